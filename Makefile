@@ -1,0 +1,90 @@
+# ttl_docs: builds and installs the extension with PGXS, and starts the tests
+# and the demo.  "make help" lists what can be asked for.
+#
+# No list of files is kept by hand: a source, script or test that lies in its
+# directory takes part.
+
+EXTENSION = ttl_docs
+MODULE_big = ttl_docs
+OBJS := $(patsubst %.c,%.o,$(sort $(wildcard src/*.c)))
+DATA := $(sort $(wildcard sql/ttl_docs--*.sql))
+
+REGRESS := $(sort $(patsubst test/sql/%.sql,%,$(wildcard test/sql/*.sql)))
+REGRESS_OPTS = --inputdir=test --load-extension=ttl_docs
+ISOLATION := $(sort $(patsubst test/specs/%.spec,%,$(wildcard test/specs/*.spec)))
+# PGXS gives isolation tests an output directory of their own, where they would
+# not find the expected/ that they share with the regression tests.
+ISOLATION_OPTS = --inputdir=test --outputdir=. --load-extension=ttl_docs
+PROVE_TESTS := $(sort $(wildcard test/t/*.pl))
+TAP_TESTS := $(if $(PROVE_TESTS),1)
+
+EXTRA_CLEAN = test-results
+
+# These goals find, or install, a PostgreSQL by themselves: they have to work on
+# a machine that has no pg_config yet.
+SCRIPT_GOALS = test demo demo-stop help
+
+ifneq ($(or $(if $(MAKECMDGOALS),,all),$(filter-out $(SCRIPT_GOALS),$(MAKECMDGOALS))),)
+
+PG_CONFIG ?= pg_config
+OLDEST_PG = 15
+
+PGXS := $(shell $(PG_CONFIG) --pgxs 2>/dev/null)
+ifeq ($(wildcard $(PGXS)),)
+$(error "$(PG_CONFIG)" leads to no PostgreSQL with development files; install them (Debian: postgresql-server-dev-NN), or say which PostgreSQL to use: make PG_CONFIG=/path/to/pg_config)
+endif
+
+PG_VERSION := $(shell $(PG_CONFIG) --version)
+PG_MAJOR := $(shell echo '$(PG_VERSION)' | sed -n 's/^PostgreSQL \([0-9][0-9]*\).*/\1/p')
+ifneq ($(shell test '$(PG_MAJOR)' -ge $(OLDEST_PG) && echo new enough),new enough)
+$(error ttl_docs needs PostgreSQL $(OLDEST_PG) or later, but "$(PG_CONFIG)" belongs to $(PG_VERSION))
+endif
+
+# PostgreSQL's headers are not written for -Wextra.  As a system directory they
+# keep quiet, and warnings are about our code only.
+PG_CPPFLAGS = -I$(srcdir)/src -isystem $(shell $(PG_CONFIG) --includedir-server)
+# Hooks, callbacks and fmgr functions have parameters that they do not need, and
+# tables that end in an entry of fewer fields are usual in PostgreSQL's code.
+PG_CFLAGS = -Wall -Wextra -Wno-unused-parameter -Wno-missing-field-initializers
+# Around PG_TRY gcc suspects variables that are safe; clang does not know the warning.
+PG_CFLAGS += $(if $(findstring clang,$(shell $(CC) --version)),,-Wno-clobbered)
+
+# A server with JIT makes PGXS want bitcode as well, by the very clang and LLVM
+# that built the server.  Bitcode only lets the server inline our functions, so
+# where those tools are missing the build goes without.
+makefile_global := $(dir $(PGXS))../Makefile.global
+clang_of_server := $(or $(CLANG),$(shell sed -n 's/^CLANG *= *//p' '$(makefile_global)'))
+llvm_of_server := $(shell sed -n 's/^LLVM_BINPATH *= *//p' '$(makefile_global)')
+ifeq ($(and $(shell command -v '$(clang_of_server)'),$(wildcard $(llvm_of_server)/llvm-lto)),)
+override with_llvm = no
+endif
+
+include $(PGXS)
+
+# PGXS tracks no headers: all objects depend on all of ours.
+$(OBJS) $(OBJS:.o=.bc): $(wildcard src/*.h)
+
+endif
+
+.PHONY: test demo demo-stop help
+
+test:
+	@test/run.sh
+
+demo:
+	@test/demo.sh
+
+demo-stop:
+	@test/demo.sh stop
+
+help:
+	@echo 'make            build the extension'
+	@echo 'make install    install it into the PostgreSQL of pg_config'
+	@echo 'make test       run all tests on a private server; installs nothing in the system but'
+	@echo '                missing packages.  TESTS="name ..." runs only those'
+	@echo 'make demo       watch documents expire on a private server, which keeps running'
+	@echo 'make demo-stop  stop the server of the demo and remove it'
+	@echo 'make installcheck  run the tests on a running server that has ttl_docs installed'
+	@echo 'make uninstall, make clean'
+	@echo
+	@echo 'PG_CONFIG=/path/to/pg_config chooses the PostgreSQL, for each of them.'

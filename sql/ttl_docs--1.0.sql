@@ -1,0 +1,202 @@
+/* ttl_docs--1.0.sql */
+
+-- complain if script is sourced in psql, rather than via CREATE EXTENSION
+\echo Use "CREATE EXTENSION ttl_docs" to load this file. \quit
+
+-- The schema is ours from the start: one made beforehand would be its maker's.
+CREATE SCHEMA ttl_docs;
+GRANT USAGE ON SCHEMA ttl_docs TO PUBLIC;
+COMMENT ON SCHEMA ttl_docs IS 'documents that expire: collections, their DefaultTTL, time';
+
+-- Without the hooks of the preloaded library expired documents would show.
+CREATE FUNCTION ttl_docs.assert_preloaded() RETURNS void
+LANGUAGE C STRICT
+AS 'MODULE_PATHNAME', 'ttl_docs_assert_preloaded';
+SELECT ttl_docs.assert_preloaded();
+DROP FUNCTION ttl_docs.assert_preloaded();
+
+--
+-- Collections.  They check that the caller owns the table.
+--
+CREATE FUNCTION ttl_docs.create_collection(
+    name text,
+    default_ttl integer DEFAULT NULL,
+    indexing text DEFAULT 'consistent')
+RETURNS regclass
+LANGUAGE C VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'ttl_docs_create_collection';
+COMMENT ON FUNCTION ttl_docs.create_collection(text, integer, text) IS
+'creates a table for documents that expire';
+
+CREATE FUNCTION ttl_docs.drop_collection(collection regclass)
+RETURNS void
+LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'ttl_docs_drop_collection';
+COMMENT ON FUNCTION ttl_docs.drop_collection(regclass) IS
+'drops a collection and its documents';
+
+CREATE FUNCTION ttl_docs.adopt(
+    collection regclass,
+    default_ttl integer DEFAULT NULL,
+    doc_column name DEFAULT NULL,
+    last_modified name DEFAULT NULL,
+    indexing text DEFAULT 'consistent')
+RETURNS void
+LANGUAGE C VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'ttl_docs_adopt';
+COMMENT ON FUNCTION ttl_docs.adopt(regclass, integer, name, name, text) IS
+'makes an existing table a collection';
+
+CREATE FUNCTION ttl_docs.release(collection regclass)
+RETURNS void
+LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'ttl_docs_release';
+COMMENT ON FUNCTION ttl_docs.release(regclass) IS
+'makes a collection a plain table again, without its expired documents';
+
+CREATE FUNCTION ttl_docs.set_default_ttl(collection regclass, default_ttl integer)
+RETURNS void
+LANGUAGE C VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'ttl_docs_set_default_ttl';
+COMMENT ON FUNCTION ttl_docs.set_default_ttl(regclass, integer) IS
+'sets the DefaultTTL: seconds, -1 (on, without a default) or NULL (off)';
+
+CREATE FUNCTION ttl_docs.get_default_ttl(collection regclass)
+RETURNS integer
+LANGUAGE C STABLE STRICT PARALLEL SAFE
+AS 'MODULE_PATHNAME', 'ttl_docs_get_default_ttl';
+COMMENT ON FUNCTION ttl_docs.get_default_ttl(regclass) IS
+'the DefaultTTL of a collection; NULL is off';
+
+CREATE FUNCTION ttl_docs.set_indexing(collection regclass, indexing text)
+RETURNS void
+LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'ttl_docs_set_indexing';
+COMMENT ON FUNCTION ttl_docs.set_indexing(regclass, text) IS
+'sets how the purge finds expired documents: consistent, lazy or none';
+
+CREATE FUNCTION ttl_docs.preview(
+    collection regclass,
+    default_ttl integer,
+    OUT live bigint,
+    OUT expire_now bigint,
+    OUT expire_later bigint,
+    OUT never_expire bigint,
+    OUT invalid_ttl bigint,
+    OUT examples text[])
+LANGUAGE C VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'ttl_docs_preview';
+COMMENT ON FUNCTION ttl_docs.preview(regclass, integer) IS
+'what a DefaultTTL would do to the documents that are live now; changes nothing';
+
+--
+-- Time
+--
+CREATE FUNCTION ttl_docs.now()
+RETURNS timestamptz
+LANGUAGE C STABLE STRICT PARALLEL SAFE
+AS 'MODULE_PATHNAME', 'ttl_docs_now';
+COMMENT ON FUNCTION ttl_docs.now() IS
+'the instant that judges this query';
+
+CREATE FUNCTION ttl_docs.expires_at(collection regclass, ts timestamptz, ttl integer)
+RETURNS timestamptz
+LANGUAGE C STABLE PARALLEL SAFE
+AS 'MODULE_PATHNAME', 'ttl_docs_sql_expires_at';
+COMMENT ON FUNCTION ttl_docs.expires_at(regclass, timestamptz, integer) IS
+'when a document with this _ts and _ttl expires; infinity is never';
+
+CREATE FUNCTION ttl_docs.is_expired(collection regclass, ts timestamptz, ttl integer)
+RETURNS boolean
+LANGUAGE C STABLE PARALLEL SAFE
+AS 'MODULE_PATHNAME', 'ttl_docs_sql_is_expired';
+COMMENT ON FUNCTION ttl_docs.is_expired(regclass, timestamptz, integer) IS
+'is a document with this _ts and _ttl expired?';
+
+CREATE FUNCTION ttl_docs.purging()
+RETURNS boolean
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'ttl_docs_purging';
+COMMENT ON FUNCTION ttl_docs.purging() IS
+'true in a trigger that fires because an expired document is removed';
+
+--
+-- What the extension itself uses.  Everybody's queries contain is_live(), so
+-- everybody may execute it.
+--
+CREATE FUNCTION ttl_docs.is_live(ts timestamptz, ttl integer, collection regclass)
+RETURNS boolean
+LANGUAGE C STABLE PARALLEL SAFE COST 1
+AS 'MODULE_PATHNAME', 'ttl_docs_is_live';
+COMMENT ON FUNCTION ttl_docs.is_live(timestamptz, integer, regclass) IS
+'the test that every scan of a collection applies';
+
+CREATE FUNCTION ttl_docs.document_ttl(doc jsonb)
+RETURNS integer
+LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE
+AS 'MODULE_PATHNAME', 'ttl_docs_sql_document_ttl';
+COMMENT ON FUNCTION ttl_docs.document_ttl(jsonb) IS
+'the ttl of a document; NULL inherits, 0 is not valid';
+
+CREATE FUNCTION ttl_docs.slot(ts timestamptz, ttl integer, default_ttl integer)
+RETURNS bigint
+LANGUAGE C IMMUTABLE PARALLEL SAFE
+AS 'MODULE_PATHNAME', 'ttl_docs_sql_slot';
+COMMENT ON FUNCTION ttl_docs.slot(timestamptz, integer, integer) IS
+'the position of a document in the purge index; NULL never expires';
+
+CREATE FUNCTION ttl_docs.expires_under(ts timestamptz, ttl integer, default_ttl integer)
+RETURNS timestamptz
+LANGUAGE C IMMUTABLE PARALLEL SAFE
+AS 'MODULE_PATHNAME', 'ttl_docs_expires_under';
+COMMENT ON FUNCTION ttl_docs.expires_under(timestamptz, integer, integer) IS
+'when a document would expire under that DefaultTTL';
+
+CREATE FUNCTION ttl_docs.first_ts(last_modified timestamptz, adopted bigint)
+RETURNS timestamptz
+LANGUAGE C IMMUTABLE PARALLEL SAFE
+AS 'MODULE_PATHNAME', 'ttl_docs_first_ts_tz';
+COMMENT ON FUNCTION ttl_docs.first_ts(timestamptz, bigint) IS
+'the first _ts of a document whose table is adopted';
+
+CREATE FUNCTION ttl_docs.first_ts(last_modified timestamp, adopted bigint)
+RETURNS timestamptz
+LANGUAGE C IMMUTABLE PARALLEL SAFE
+AS 'MODULE_PATHNAME', 'ttl_docs_first_ts';
+COMMENT ON FUNCTION ttl_docs.first_ts(timestamp, bigint) IS
+'the first _ts of a document whose table is adopted';
+
+CREATE FUNCTION ttl_docs.write_document()
+RETURNS trigger
+LANGUAGE C VOLATILE
+AS 'MODULE_PATHNAME', 'ttl_docs_write_document';
+COMMENT ON FUNCTION ttl_docs.write_document() IS
+'the row trigger of collections';
+
+--
+-- Views
+--
+CREATE VIEW ttl_docs.collections AS
+SELECT l.objoid::pg_catalog.regclass AS collection,
+       (s.settings OPERATOR(pg_catalog.->>) 'document')::pg_catalog.name AS doc_column,
+       (s.settings OPERATOR(pg_catalog.->>) 'default_ttl')::pg_catalog.int4 AS default_ttl,
+       CASE s.settings OPERATOR(pg_catalog.->>) 'default_ttl'
+           WHEN '-1' THEN 'on (no default)'
+           ELSE CASE WHEN s.settings OPERATOR(pg_catalog.->>) 'default_ttl' IS NULL
+                     THEN 'off' ELSE 'on' END
+       END AS mode,
+       s.settings OPERATOR(pg_catalog.->>) 'indexing' AS indexing,
+       (s.settings OPERATOR(pg_catalog.->>) 'paused')::pg_catalog.bool
+       OR (s.settings OPERATOR(pg_catalog.->>) 'table')::pg_catalog.oid
+          OPERATOR(pg_catalog.<>) l.objoid
+       OR (s.settings OPERATOR(pg_catalog.->>) 'database')::pg_catalog.oid
+          OPERATOR(pg_catalog.<>) d.oid AS paused
+  FROM pg_catalog.pg_seclabel AS l
+  JOIN pg_catalog.pg_database AS d
+    ON d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database(),
+       LATERAL (SELECT l.label::pg_catalog.jsonb AS settings) AS s
+ WHERE l.provider OPERATOR(pg_catalog.=) 'ttl_docs'
+   AND l.classoid OPERATOR(pg_catalog.=) 'pg_catalog.pg_class'::pg_catalog.regclass
+   AND l.objsubid OPERATOR(pg_catalog.=) 0;
+COMMENT ON VIEW ttl_docs.collections IS 'the collections of this database and their settings';
+GRANT SELECT ON ttl_docs.collections TO PUBLIC;

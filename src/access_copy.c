@@ -1,0 +1,119 @@
+/*-------------------------------------------------------------------------
+ *
+ * access_copy.c
+ *		COPY collection TO becomes COPY (SELECT ... FROM ONLY collection) TO.
+ *
+ * COPY TO reads a table without a plan, so there is no scan to filter.  The
+ * query it becomes has one, and asks for the same columns and rights.  What a
+ * backup sees is then decided where it is for every other query.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/table.h"
+#include "catalog/namespace.h"
+#include "nodes/makefuncs.h"
+#include "tcop/utility.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+
+#include "ttl_docs.h"
+
+static ProcessUtility_hook_type next_ProcessUtility_hook = NULL;
+
+static void copy_ProcessUtility(PlannedStmt *pstmt, const char *queryString,
+								bool readOnlyTree, ProcessUtilityContext context,
+								ParamListInfo params, QueryEnvironment *queryEnv,
+								DestReceiver *dest, QueryCompletion *qc);
+static bool copies_collection_to(Node *parsetree, Oid *relid);
+static SelectStmt *select_for_copy(Oid relid, List *columns);
+
+void
+ttl_docs_copy_init(void)
+{
+	next_ProcessUtility_hook = ProcessUtility_hook;
+	ProcessUtility_hook = copy_ProcessUtility;
+}
+
+static void
+copy_ProcessUtility(PlannedStmt *pstmt, const char *queryString,
+					bool readOnlyTree, ProcessUtilityContext context,
+					ParamListInfo params, QueryEnvironment *queryEnv,
+					DestReceiver *dest, QueryCompletion *qc)
+{
+	Oid			relid;
+
+	if (copies_collection_to(pstmt->utilityStmt, &relid))
+	{
+		CopyStmt   *stmt;
+
+		pstmt = copyObject(pstmt);
+		readOnlyTree = false;
+		stmt = (CopyStmt *) pstmt->utilityStmt;
+		stmt->query = (Node *) select_for_copy(relid, stmt->attlist);
+		stmt->relation = NULL;
+		stmt->attlist = NIL;
+	}
+
+	if (next_ProcessUtility_hook)
+		next_ProcessUtility_hook(pstmt, queryString, readOnlyTree, context,
+								 params, queryEnv, dest, qc);
+	else
+		standard_ProcessUtility(pstmt, queryString, readOnlyTree, context,
+								params, queryEnv, dest, qc);
+}
+
+/* COPY of a partitioned table TO is core's error, and stays one. */
+static bool
+copies_collection_to(Node *parsetree, Oid *relid)
+{
+	CopyStmt   *stmt = (CopyStmt *) parsetree;
+	Collection	collection;
+
+	if (!IsA(parsetree, CopyStmt) || stmt->is_from || stmt->relation == NULL)
+		return false;
+	*relid = RangeVarGetRelid(stmt->relation, AccessShareLock, true);
+	return OidIsValid(*relid) &&
+		get_rel_relkind(*relid) == RELKIND_RELATION &&
+		ttl_docs_collection(*relid, &collection);
+}
+
+/* The columns named, else those that COPY would take: all but generated. */
+static SelectStmt *
+select_for_copy(Oid relid, List *columns)
+{
+	Relation	rel = table_open(relid, NoLock);
+	TupleDesc	tupdesc = RelationGetDescr(rel);
+	SelectStmt *select = makeNode(SelectStmt);
+	RangeVar   *from = makeRangeVar(get_namespace_name(RelationGetNamespace(rel)),
+									pstrdup(RelationGetRelationName(rel)), -1);
+	ListCell   *lc;
+
+	if (columns == NIL)
+	{
+		for (int i = 0; i < tupdesc->natts; i++)
+		{
+			Form_pg_attribute att = TupleDescAttr(tupdesc, i);
+
+			if (!att->attisdropped && !att->attgenerated)
+				columns = lappend(columns,
+								  makeString(pstrdup(NameStr(att->attname))));
+		}
+	}
+	foreach(lc, columns)
+	{
+		ColumnRef  *column = makeNode(ColumnRef);
+		ResTarget  *target = makeNode(ResTarget);
+
+		column->fields = list_make2(makeString(from->relname), lfirst(lc));
+		column->location = -1;
+		target->val = (Node *) column;
+		target->location = -1;
+		select->targetList = lappend(select->targetList, target);
+	}
+	from->inh = false;
+	select->fromClause = list_make1(from);
+	table_close(rel, NoLock);
+	return select;
+}

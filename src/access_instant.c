@@ -1,0 +1,337 @@
+/*-------------------------------------------------------------------------
+ *
+ * access_instant.c
+ *		One instant for each query.
+ *
+ * The instant belongs to the snapshot.  It is chosen when a query starts:
+ *
+ * - REPEATABLE READ and SERIALIZABLE have one snapshot, so one instant, for
+ *   the transaction;
+ * - a query that runs under the snapshot of a query that is still alive (a
+ *   STABLE function in it) shares its instant.  Core hands the very same
+ *   snapshot down, so the pointer tells;
+ * - else the query has a snapshot of its own, and its instant is the clock;
+ * - the queries of foreign key checks are judged at the clock at every
+ *   isolation level.  Core runs them with SECURITY_NOFORCE_RLS, which nothing
+ *   else sets, and they lock rows.
+ *
+ * Live queries.  Each query is in the list from ExecutorStart until its memory
+ * goes.  A memory context callback takes it out, so an error does it too;
+ * otherwise a later snapshot at the same address would inherit an instant that
+ * is not its own.  While ExecutorStart itself runs (it can evaluate STABLE
+ * functions to prune partitions) the entry is on the stack.
+ *
+ * The running query is the innermost one that executes right now.  The
+ * visibility test takes its instant; the write trigger asks it what command it
+ * serves.  ExecutorFinish counts as running: it completes data-modifying CTEs.
+ *
+ * Parallel workers get the instant as an executor parameter: access_plan.c
+ * appends one to every parallel plan, the leader fills it in here, core sends
+ * it, and the worker takes it over when it begins to run.  (A parameter in the
+ * test itself would break EXPLAIN, which wants to know where it comes from.)
+ *
+ * A foreign key check can wait for the lock of the row it found, and the
+ * document can expire meanwhile.  The test notes until when the row lives; if
+ * that has passed when the check is through, it has found nothing.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/parallel.h"
+#include "access/xact.h"
+#include "catalog/pg_type.h"
+#include "executor/executor.h"
+#include "miscadmin.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+#include "utils/timestamp.h"
+
+#include "ttl_docs.h"
+
+PG_FUNCTION_INFO_V1(ttl_docs_now);
+
+/* A live query in its memory context */
+typedef struct LiveQueryHolder
+{
+	LiveQuery	query;
+	MemoryContextCallback callback;
+} LiveQueryHolder;
+
+static LiveQuery *live_queries = NULL;
+static LiveQuery *running_query = NULL;
+
+/* The instant of this REPEATABLE READ or SERIALIZABLE transaction */
+static bool transaction_instant_is_set = false;
+static TimestampTz transaction_instant;
+
+static ExecutorStart_hook_type next_ExecutorStart_hook = NULL;
+static ExecutorRun_hook_type next_ExecutorRun_hook = NULL;
+static ExecutorFinish_hook_type next_ExecutorFinish_hook = NULL;
+
+static void instant_ExecutorStart(QueryDesc *queryDesc, int eflags);
+static void instant_ExecutorRun(COMPAT_RUN_PARAMS);
+static void instant_ExecutorFinish(QueryDesc *queryDesc);
+static void choose_instant(LiveQuery *query);
+static TimestampTz instant_of_snapshot(Snapshot snapshot);
+static void take_leaders_instant(LiveQuery *query);
+static void tell_workers(LiveQuery *query);
+static LiveQuery *find_live_query(QueryDesc *queryDesc);
+static void drop_live_query(LiveQuery *query);
+static void forget_live_query(void *arg);
+static void forget_transaction(XactEvent event, void *arg);
+
+void
+ttl_docs_instant_init(void)
+{
+	next_ExecutorStart_hook = ExecutorStart_hook;
+	ExecutorStart_hook = instant_ExecutorStart;
+	next_ExecutorRun_hook = ExecutorRun_hook;
+	ExecutorRun_hook = instant_ExecutorRun;
+	next_ExecutorFinish_hook = ExecutorFinish_hook;
+	ExecutorFinish_hook = instant_ExecutorFinish;
+	RegisterXactCallback(forget_transaction, NULL);
+}
+
+/* The query that executes right now, or NULL. */
+LiveQuery *
+ttl_docs_running_query(void)
+{
+	return running_query;
+}
+
+/*
+ * The instant for code that is called right now: that of the query whose
+ * snapshot is active.  Without one (an expression that a procedural language
+ * evaluates by itself is a statement of its own) it is the clock.
+ */
+TimestampTz
+ttl_docs_current_instant(void)
+{
+	if (IsolationUsesXactSnapshot() && transaction_instant_is_set)
+		return transaction_instant;
+	if (!ActiveSnapshotSet())
+		return ttl_docs_clock();
+	return instant_of_snapshot(GetActiveSnapshot());
+}
+
+/*
+ * now()
+ */
+Datum
+ttl_docs_now(PG_FUNCTION_ARGS)
+{
+	ttl_docs_require_preload();
+	PG_RETURN_TIMESTAMPTZ(ttl_docs_current_instant());
+}
+
+/*
+ * The parameter that carries the instant to the workers of a parallel plan, or
+ * -1.  It is the last one of a type that hardly any query has parameters of.
+ */
+int
+ttl_docs_instant_param(const PlannedStmt *stmt)
+{
+	for (int i = list_length(stmt->paramExecTypes) - 1; i >= 0; i--)
+		if (list_nth_oid(stmt->paramExecTypes, i) == INSTANT_PARAM_TYPE)
+			return i;
+	return -1;
+}
+
+static void
+instant_ExecutorStart(QueryDesc *queryDesc, int eflags)
+{
+	LiveQuery	starting = {0};
+	LiveQueryHolder *holder;
+
+	starting.snapshot = queryDesc->snapshot;
+	starting.stmt = queryDesc->plannedstmt;
+	choose_instant(&starting);
+	starting.next = live_queries;
+	live_queries = &starting;
+	PG_TRY();
+	{
+		if (next_ExecutorStart_hook)
+			next_ExecutorStart_hook(queryDesc, eflags);
+		else
+			standard_ExecutorStart(queryDesc, eflags);
+	}
+	PG_FINALLY();
+	{
+		drop_live_query(&starting);
+	}
+	PG_END_TRY();
+
+	holder = MemoryContextAlloc(queryDesc->estate->es_query_cxt,
+								sizeof(LiveQueryHolder));
+	holder->query = starting;
+	holder->query.estate = queryDesc->estate;
+	holder->query.next = live_queries;
+	live_queries = &holder->query;
+	holder->callback.func = forget_live_query;
+	holder->callback.arg = &holder->query;
+	MemoryContextRegisterResetCallback(queryDesc->estate->es_query_cxt,
+									   &holder->callback);
+	if (queryDesc->plannedstmt->parallelModeNeeded)
+		tell_workers(&holder->query);
+}
+
+static void
+instant_ExecutorRun(COMPAT_RUN_PARAMS)
+{
+	LiveQuery  *outer = running_query;
+	LiveQuery  *query = find_live_query(queryDesc);
+
+	if (query != NULL && IsParallelWorker() && running_query == NULL)
+		take_leaders_instant(query);
+	running_query = query;
+	PG_TRY();
+	{
+		if (next_ExecutorRun_hook)
+			next_ExecutorRun_hook(COMPAT_RUN_ARGS);
+		else
+			standard_ExecutorRun(COMPAT_RUN_ARGS);
+	}
+	PG_FINALLY();
+	{
+		running_query = outer;
+	}
+	PG_END_TRY();
+
+	if (query != NULL && query->foreign_key_check &&
+		query->checked_due <= ttl_docs_clock())
+		query->estate->es_processed = 0;
+}
+
+static void
+instant_ExecutorFinish(QueryDesc *queryDesc)
+{
+	LiveQuery  *outer = running_query;
+
+	running_query = find_live_query(queryDesc);
+	PG_TRY();
+	{
+		if (next_ExecutorFinish_hook)
+			next_ExecutorFinish_hook(queryDesc);
+		else
+			standard_ExecutorFinish(queryDesc);
+	}
+	PG_FINALLY();
+	{
+		running_query = outer;
+	}
+	PG_END_TRY();
+}
+
+static void
+choose_instant(LiveQuery *query)
+{
+	query->checked_due = DT_NOEND;
+	query->foreign_key_check = InNoForceRLSOperation() &&
+		query->stmt->commandType == CMD_SELECT && query->stmt->rowMarks != NIL;
+	if (query->foreign_key_check)
+		query->instant = ttl_docs_clock();
+	else if (!IsolationUsesXactSnapshot())
+		query->instant = instant_of_snapshot(query->snapshot);
+	else if (transaction_instant_is_set)
+		query->instant = transaction_instant;
+	else
+	{
+		query->instant = ttl_docs_clock();
+		/* a worker is told the leader's when it begins to run */
+		if (!IsParallelWorker())
+		{
+			transaction_instant = query->instant;
+			transaction_instant_is_set = true;
+		}
+	}
+}
+
+/* The instant of the live query that has this snapshot, or the clock. */
+static TimestampTz
+instant_of_snapshot(Snapshot snapshot)
+{
+	for (LiveQuery *query = live_queries; query != NULL; query = query->next)
+		if (query->snapshot == snapshot && snapshot != NULL &&
+			!query->foreign_key_check)
+			return query->instant;
+	return ttl_docs_clock();
+}
+
+/* In a parallel worker, for the part of the plan that it was sent. */
+static void
+take_leaders_instant(LiveQuery *query)
+{
+	int			param = ttl_docs_instant_param(query->stmt);
+
+	/* core starts parameters as zero; what was not sent stays so */
+	if (param < 0 || query->estate->es_param_exec_vals[param].value == (Datum) 0)
+		return;
+	query->instant = (TimestampTz)
+		DatumGetInt64(query->estate->es_param_exec_vals[param].value);
+	if (IsolationUsesXactSnapshot())
+	{
+		transaction_instant = query->instant;
+		transaction_instant_is_set = true;
+	}
+}
+
+/* In the leader: puts the instant where core finds it for the workers. */
+static void
+tell_workers(LiveQuery *query)
+{
+	int			param = ttl_docs_instant_param(query->stmt);
+	MemoryContext caller;
+
+	if (param < 0)
+		return;
+	caller = MemoryContextSwitchTo(query->estate->es_query_cxt);
+	query->estate->es_param_exec_vals[param].value = Int64GetDatum(query->instant);
+	query->estate->es_param_exec_vals[param].isnull = false;
+	MemoryContextSwitchTo(caller);
+}
+
+static LiveQuery *
+find_live_query(QueryDesc *queryDesc)
+{
+	for (LiveQuery *query = live_queries; query != NULL; query = query->next)
+		if (query->estate == queryDesc->estate)
+			return query;
+	return NULL;
+}
+
+static void
+drop_live_query(LiveQuery *query)
+{
+	for (LiveQuery **link = &live_queries; *link != NULL; link = &(*link)->next)
+	{
+		if (*link == query)
+		{
+			*link = query->next;
+			return;
+		}
+	}
+}
+
+/* The query's memory goes, by its end or by an error. */
+static void
+forget_live_query(void *arg)
+{
+	drop_live_query((LiveQuery *) arg);
+}
+
+static void
+forget_transaction(XactEvent event, void *arg)
+{
+	(void) arg;
+	switch (event)
+	{
+		case XACT_EVENT_PRE_COMMIT:
+		case XACT_EVENT_PARALLEL_PRE_COMMIT:
+		case XACT_EVENT_PRE_PREPARE:
+			break;
+		default:
+			transaction_instant_is_set = false;
+			break;
+	}
+}

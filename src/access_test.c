@@ -1,0 +1,273 @@
+/*-------------------------------------------------------------------------
+ *
+ * access_test.c
+ *		The visibility test, and its relatives in SQL.
+ *
+ * is_live() is what access_plan.c puts into scans.  On its first call in a
+ * query it works out the bounds for the collection from settings, instant and
+ * who is asking; after that a row costs a comparison or two.  The settings are
+ * those of the moment the scan starts: whoever changes them holds a lock that
+ * says who may go on reading (collection_settings.c).
+ *
+ * Who sees expired documents that are on disk:
+ * - a superuser with ttl_docs.show_expired, in what SELECT, COPY TO and INSERT
+ *   ... SELECT read;
+ * - the table's owner or a superuser under row_security = off, in SELECT and
+ *   COPY TO.  That is what pg_dump sets, so that a backup is complete.  Not in
+ *   a SECURITY DEFINER function: its caller may have set it;
+ * - our own maintenance, for one collection at a time (ttl_docs_unfiltered);
+ * - the check of rows that are there against a new foreign key, where the
+ *   query cannot be told apart in the planner.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "catalog/pg_class.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "nodes/plannodes.h"
+#include "utils/acl.h"
+#include "utils/datetime.h"
+#include "utils/guc.h"
+#include "utils/jsonb.h"
+#include "utils/lsyscache.h"
+#include "utils/rls.h"
+#include "utils/timestamp.h"
+
+#include "ttl_docs.h"
+
+PG_FUNCTION_INFO_V1(ttl_docs_is_live);
+PG_FUNCTION_INFO_V1(ttl_docs_sql_is_expired);
+PG_FUNCTION_INFO_V1(ttl_docs_sql_expires_at);
+PG_FUNCTION_INFO_V1(ttl_docs_expires_under);
+PG_FUNCTION_INFO_V1(ttl_docs_sql_slot);
+PG_FUNCTION_INFO_V1(ttl_docs_first_ts_tz);
+PG_FUNCTION_INFO_V1(ttl_docs_first_ts);
+
+/* The collection that maintenance works on, with its expired documents */
+Oid			ttl_docs_unfiltered = InvalidOid;
+
+/* What is_live() works out once for a query */
+typedef struct TestState
+{
+	Oid			collection;
+	ExpiryBounds bounds;
+	CollectionSettings settings;
+	LiveQuery  *foreign_key_check;	/* to be told until when a row lives */
+} TestState;
+
+static TestState *test_state(FunctionCallInfo fcinfo, Oid collection);
+static bool sees_expired(const LiveQuery *query, Oid collection);
+static CollectionSettings settings_of(Oid relid);
+
+/*
+ * is_live(ts timestamptz, ttl integer, collection regclass)
+ */
+Datum
+ttl_docs_is_live(PG_FUNCTION_ARGS)
+{
+	TestState  *state = fcinfo->flinfo->fn_extra;
+	TimestampTz ts = PG_GETARG_TIMESTAMPTZ(0);
+	bool		inherits = PG_ARGISNULL(1);
+	int32		ttl = inherits ? 0 : PG_GETARG_INT32(1);
+
+	if (unlikely(state == NULL || state->collection != PG_GETARG_OID(2)))
+		state = test_state(fcinfo, PG_GETARG_OID(2));
+
+	/* a NULL stamp is no stamp that could be over; NOT NULL forbids it */
+	if (PG_ARGISNULL(0))
+		PG_RETURN_BOOL(true);
+	if (inherits && likely(ts > state->bounds.written))
+	{
+		if (likely(state->foreign_key_check == NULL))
+			PG_RETURN_BOOL(true);
+	}
+	else if (ttl_docs_is_expired(&state->bounds, ts, inherits, ttl))
+		PG_RETURN_BOOL(false);
+
+	if (state->foreign_key_check != NULL)
+		state->foreign_key_check->checked_due =
+			ttl_docs_expires_at(&state->settings, ts, inherits, ttl);
+	PG_RETURN_BOOL(true);
+}
+
+static TestState *
+test_state(FunctionCallInfo fcinfo, Oid collection)
+{
+	LiveQuery  *query = ttl_docs_running_query();
+	TestState  *state;
+
+	ttl_docs_require_preload();
+	if (PG_ARGISNULL(2))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("collection cannot be null")));
+	state = MemoryContextAllocZero(fcinfo->flinfo->fn_mcxt, sizeof(TestState));
+	state->collection = collection;
+	state->settings = settings_of(collection);
+	if (sees_expired(query, collection))
+	{
+		state->bounds.written = DT_NOBEGIN;
+		state->bounds.due = DT_NOBEGIN;
+	}
+	else
+	{
+		state->bounds = ttl_docs_bounds(&state->settings,
+										query != NULL ? query->instant :
+										ttl_docs_current_instant());
+		if (query != NULL && query->foreign_key_check)
+			state->foreign_key_check = query;
+	}
+	fcinfo->flinfo->fn_extra = state;
+	return state;
+}
+
+/* Is this a query that shows expired documents of the collection? */
+static bool
+sees_expired(const LiveQuery *query, Oid collection)
+{
+	CmdType		command;
+
+	if (ttl_docs_unfiltered == collection)
+		return true;
+	if (query == NULL || query->stmt->hasModifyingCTE)
+		return false;
+	if (query->foreign_key_check)
+		return ttl_docs_validating_foreign_key();
+	command = query->stmt->commandType;
+	if (ttl_docs_show_expired && (command == CMD_SELECT || command == CMD_INSERT))
+		return true;
+	return command == CMD_SELECT && query->stmt->rowMarks == NIL &&
+		ttl_docs_acts_for_backup(collection);
+}
+
+/*
+ * Does the session act as a backup or a restore of that table: its owner or a
+ * superuser, under row_security = off?
+ */
+bool
+ttl_docs_acts_for_backup(Oid relid)
+{
+	return !row_security && !InLocalUserIdChange() &&
+		!InSecurityRestrictedOperation() &&
+		compat_table_ownercheck(relid, GetUserId());
+}
+
+/* The settings of a collection, or an error. */
+static CollectionSettings
+settings_of(Oid relid)
+{
+	Collection	collection;
+
+	if (!ttl_docs_collection(relid, &collection))
+	{
+		char	   *name = get_rel_name(relid);
+
+		if (name == NULL)
+			ereport(ERROR,
+					(errcode(ERRCODE_UNDEFINED_TABLE),
+					 errmsg("relation with OID %u does not exist", relid)));
+		ereport(ERROR,
+				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+				 errmsg("\"%s\" is not a collection", name),
+				 errhint("Make it one with ttl_docs.adopt().")));
+	}
+	return collection.settings;
+}
+
+/*
+ * is_expired(collection regclass, ts timestamptz, ttl integer)
+ */
+Datum
+ttl_docs_sql_is_expired(PG_FUNCTION_ARGS)
+{
+	CollectionSettings settings;
+	ExpiryBounds bounds;
+	bool		inherits = PG_ARGISNULL(2);
+
+	ttl_docs_require_preload();
+	if (PG_ARGISNULL(0) || PG_ARGISNULL(1))
+		PG_RETURN_NULL();
+	settings = settings_of(PG_GETARG_OID(0));
+	bounds = ttl_docs_bounds(&settings, ttl_docs_current_instant());
+	PG_RETURN_BOOL(ttl_docs_is_expired(&bounds, PG_GETARG_TIMESTAMPTZ(1), inherits,
+									   inherits ? 0 : PG_GETARG_INT32(2)));
+}
+
+/*
+ * expires_at(collection regclass, ts timestamptz, ttl integer)
+ */
+Datum
+ttl_docs_sql_expires_at(PG_FUNCTION_ARGS)
+{
+	CollectionSettings settings;
+	bool		inherits = PG_ARGISNULL(2);
+
+	ttl_docs_require_preload();
+	if (PG_ARGISNULL(0) || PG_ARGISNULL(1))
+		PG_RETURN_NULL();
+	settings = settings_of(PG_GETARG_OID(0));
+	PG_RETURN_TIMESTAMPTZ(ttl_docs_expires_at(&settings, PG_GETARG_TIMESTAMPTZ(1),
+											  inherits,
+											  inherits ? 0 : PG_GETARG_INT32(2)));
+}
+
+/*
+ * expires_under(ts timestamptz, ttl integer, default_ttl integer): when a
+ * document would expire under some DefaultTTL, for preview().
+ */
+Datum
+ttl_docs_expires_under(PG_FUNCTION_ARGS)
+{
+	if (PG_ARGISNULL(0))
+		PG_RETURN_NULL();
+	if (PG_ARGISNULL(2))
+		PG_RETURN_TIMESTAMPTZ(DT_NOEND);
+	PG_RETURN_TIMESTAMPTZ(ttl_docs_due(PG_GETARG_TIMESTAMPTZ(0),
+									   PG_ARGISNULL(1) ? PG_GETARG_INT32(2) :
+									   PG_GETARG_INT32(1)));
+}
+
+/*
+ * slot(ts timestamptz, ttl integer, default_ttl integer)
+ */
+Datum
+ttl_docs_sql_slot(PG_FUNCTION_ARGS)
+{
+	bool		inherits = PG_ARGISNULL(1);
+	int64		slot;
+
+	if (PG_ARGISNULL(0) ||
+		!ttl_docs_slot(PG_GETARG_TIMESTAMPTZ(0), inherits,
+					   inherits ? 0 : PG_GETARG_INT32(1),
+					   PG_ARGISNULL(2) ? TTL_NEVER : PG_GETARG_INT32(2), &slot))
+		PG_RETURN_NULL();
+	PG_RETURN_INT64(slot);
+}
+
+/*
+ * first_ts(last_modified timestamptz, adopted bigint): the stamp of a document
+ * that is there when its table is adopted, at that microsecond.
+ */
+Datum
+ttl_docs_first_ts_tz(PG_FUNCTION_ARGS)
+{
+	if (PG_ARGISNULL(0) || TIMESTAMP_NOT_FINITE(PG_GETARG_TIMESTAMPTZ(0)))
+		PG_RETURN_TIMESTAMPTZ((TimestampTz) PG_GETARG_INT64(1));
+	PG_RETURN_TIMESTAMPTZ(PG_GETARG_TIMESTAMPTZ(0));
+}
+
+/*
+ * The same for a timestamp without time zone, which is read in the time zone
+ * of the session that adopts.  Declared as immutable all the same: the column
+ * is generated by it only for the time of that command.
+ */
+Datum
+ttl_docs_first_ts(PG_FUNCTION_ARGS)
+{
+	if (PG_ARGISNULL(0) || TIMESTAMP_NOT_FINITE(PG_GETARG_TIMESTAMP(0)))
+		PG_RETURN_TIMESTAMPTZ((TimestampTz) PG_GETARG_INT64(1));
+	PG_RETURN_TIMESTAMPTZ(timestamp2timestamptz_opt_overflow(PG_GETARG_TIMESTAMP(0), NULL));
+}

@@ -1,0 +1,24 @@
+/*-------------------------------------------------------------------------
+ *
+ * clock.c
+ *		The one place where ttl_docs reads the time.
+ *
+ * ttl_docs.clock_offset moves this clock for the session, so that a test
+ * travels in time where it would have to sleep.  Nothing else in the extension
+ * may call a time function.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "utils/timestamp.h"
+
+#include "ttl_docs.h"
+
+/* The time at this moment, to the microsecond. */
+TimestampTz
+ttl_docs_clock(void)
+{
+	return GetCurrentTimestamp() +
+		(TimestampTz) ttl_docs_clock_offset * USECS_PER_SEC;
+}

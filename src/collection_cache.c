@@ -1,0 +1,273 @@
+/*-------------------------------------------------------------------------
+ *
+ * collection_cache.c
+ *		Which tables are collections, for this backend.
+ *
+ * Every plan and every written row asks whether a table is a collection, so
+ * the answer, also "no", is kept in a hash by table.  A partition answers with
+ * the settings of its root and with its own column numbers.
+ *
+ * Relation cache invalidation is what keeps it right: writing a label, DDL on
+ * the table, attaching and detaching send one for the table, and core replays
+ * it on abort, so a rolled-back change leaves no trace.  The answer for a
+ * partition depends on its ancestors too; an ancestor that is invalidated
+ * takes the answers of all partitions with it.  (Ancestors are in the hash
+ * whenever one of their partitions is, because the lookup goes through them.)
+ *
+ * A partition that is being detached concurrently is still a partition here
+ * until the command is through: in between it must not show what has expired.
+ *
+ * Callers get a copy: entries come and go while they work.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "access/transam.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_inherits.h"
+#include "utils/fmgroids.h"
+#include "utils/hsearch.h"
+#include "utils/inval.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/syscache.h"
+
+#include "ttl_docs.h"
+
+typedef struct CacheEntry
+{
+	Oid			relid;			/* hash key, must be first */
+	bool		is_collection;
+	bool		has_own_label;
+	bool		is_partition;
+	bool		has_partitions;
+	Collection	collection;
+	TimestampTz quiet_since;	/* see write_quiet.c; DT_NOBEGIN = unknown */
+	uint64		quiet_generation;
+} CacheEntry;
+
+static HTAB *cache = NULL;
+static uint64 invalidations = 0;
+
+static CacheEntry *lookup(Oid relid);
+static bool load(Oid relid, CacheEntry *entry);
+static Oid	partition_parent(Oid relid);
+static void forget_callback(Datum arg, Oid relid);
+static void forget_where(bool only_partitions);
+
+void
+ttl_docs_cache_init(void)
+{
+	HASHCTL		ctl;
+
+	ctl.keysize = sizeof(Oid);
+	ctl.entrysize = sizeof(CacheEntry);
+	ctl.hcxt = TopMemoryContext;
+	cache = hash_create("ttl_docs collections", 128, &ctl,
+						HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	CacheRegisterRelcacheCallback(forget_callback, (Datum) 0);
+}
+
+/*
+ * Is that table a collection, or a partition of one?  The caller should hold a
+ * lock on it, else the answer may be old by the time it is used.
+ */
+bool
+ttl_docs_collection(Oid relid, Collection *collection)
+{
+	CacheEntry *entry = lookup(relid);
+
+	if (entry == NULL || !entry->is_collection)
+		return false;
+	*collection = entry->collection;
+	return true;
+}
+
+/* Does the table itself carry the label? */
+bool
+ttl_docs_has_own_label(Oid relid)
+{
+	CacheEntry *entry = lookup(relid);
+
+	return entry != NULL && entry->has_own_label;
+}
+
+/* Since when is it known that nothing in that table is expired? */
+TimestampTz
+ttl_docs_quiet_since(Oid relid, uint64 generation)
+{
+	CacheEntry *entry = lookup(relid);
+
+	if (entry == NULL || entry->quiet_generation != generation)
+		return DT_NOBEGIN;
+	return entry->quiet_since;
+}
+
+void
+ttl_docs_set_quiet(Oid relid, TimestampTz since, uint64 generation)
+{
+	CacheEntry *entry = lookup(relid);
+
+	if (entry != NULL)
+	{
+		entry->quiet_since = since;
+		entry->quiet_generation = generation;
+	}
+}
+
+/* Forgets what is known of a table, before the invalidation arrives. */
+void
+ttl_docs_forget(Oid relid)
+{
+	forget_callback((Datum) 0, relid);
+}
+
+/*
+ * The entry for a table, loaded if need be; NULL if the table does not exist.
+ * It is good until the next catalog access.
+ */
+static CacheEntry *
+lookup(Oid relid)
+{
+	CacheEntry *entry;
+	CacheEntry	fresh;
+	uint64		before;
+	bool		found;
+
+	/* system catalogs are never collections, and may be hard to read now */
+	if (relid < FirstNormalObjectId)
+		return NULL;
+
+	entry = hash_search(cache, &relid, HASH_FIND, NULL);
+	if (entry != NULL)
+		return entry;
+
+	/* reading catalogs can bring invalidations that make it old again */
+	do
+	{
+		before = invalidations;
+		if (!load(relid, &fresh))
+			return NULL;
+	} while (before != invalidations);
+
+	entry = hash_search(cache, &relid, HASH_ENTER, &found);
+	*entry = fresh;
+	return entry;
+}
+
+/* Fills an entry from the catalogs; false if the table does not exist. */
+static bool
+load(Oid relid, CacheEntry *entry)
+{
+	HeapTuple	tuple;
+	Form_pg_class form;
+	bool		may_be;
+
+	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relid));
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	form = (Form_pg_class) GETSTRUCT(tuple);
+	memset(entry, 0, sizeof(*entry));
+	entry->relid = relid;
+	entry->quiet_since = DT_NOBEGIN;
+	entry->is_partition = form->relispartition;
+	entry->has_partitions = form->relkind == RELKIND_PARTITIONED_TABLE;
+	may_be = form->relkind == RELKIND_RELATION || entry->has_partitions ||
+		(form->relkind == RELKIND_FOREIGN_TABLE && entry->is_partition);
+	ReleaseSysCache(tuple);
+	if (!may_be)
+		return true;
+
+	if (ttl_docs_read_label(relid, &entry->collection.settings))
+	{
+		entry->is_collection = entry->has_own_label = true;
+		entry->collection.root = relid;
+	}
+	else if (entry->is_partition)
+	{
+		Oid			parent_relid = partition_parent(relid);
+		Collection	parent;
+
+		if (OidIsValid(parent_relid) &&
+			ttl_docs_collection(parent_relid, &parent))
+		{
+			entry->is_collection = true;
+			entry->collection = parent;
+		}
+	}
+
+	if (entry->is_collection)
+	{
+		Collection *collection = &entry->collection;
+
+		collection->doc = get_attnum(relid,
+									 NameStr(collection->settings.doc_column));
+		collection->ts = get_attnum(relid, TTL_DOCS_TS_COLUMN);
+		collection->ttl = get_attnum(relid, TTL_DOCS_TTL_COLUMN);
+		collection->slot = get_attnum(relid, TTL_DOCS_SLOT_COLUMN);
+	}
+	return true;
+}
+
+/*
+ * The table that a partition belongs to, also while it is being detached.
+ * Core's function raises an error for a partition whose link is gone already,
+ * which is what a detach looks like from inside.
+ */
+static Oid
+partition_parent(Oid relid)
+{
+	Relation	inherits = table_open(InheritsRelationId, AccessShareLock);
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+	Oid			parent = InvalidOid;
+
+	ScanKeyInit(&key, Anum_pg_inherits_inhrelid, BTEqualStrategyNumber,
+				F_OIDEQ, ObjectIdGetDatum(relid));
+	scan = systable_beginscan(inherits, InheritsRelidSeqnoIndexId, true, NULL,
+							  1, &key);
+	tuple = systable_getnext(scan);
+	if (HeapTupleIsValid(tuple))
+		parent = ((Form_pg_inherits) GETSTRUCT(tuple))->inhparent;
+	systable_endscan(scan);
+	table_close(inherits, AccessShareLock);
+	return parent;
+}
+
+/* A relation was invalidated; InvalidOid stands for all. */
+static void
+forget_callback(Datum arg, Oid relid)
+{
+	CacheEntry *entry;
+
+	(void) arg;
+	invalidations++;
+	if (!OidIsValid(relid))
+	{
+		forget_where(false);
+		return;
+	}
+	entry = hash_search(cache, &relid, HASH_FIND, NULL);
+	if (entry == NULL)
+		return;
+	if (entry->has_partitions)
+		forget_where(true);
+	hash_search(cache, &relid, HASH_REMOVE, NULL);
+}
+
+static void
+forget_where(bool only_partitions)
+{
+	HASH_SEQ_STATUS status;
+	CacheEntry *entry;
+
+	hash_seq_init(&status, cache);
+	while ((entry = hash_seq_search(&status)) != NULL)
+		if (!only_partitions || entry->is_partition)
+			hash_search(cache, &entry->relid, HASH_REMOVE, NULL);
+}

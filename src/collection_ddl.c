@@ -1,0 +1,493 @@
+/*-------------------------------------------------------------------------
+ *
+ * collection_ddl.c
+ *		Tables become collections, and plain tables again.
+ *
+ * Adopting.  _ttl and _slot of the documents that are there come from the
+ * documents, and filling two new columns row by row would write the table
+ * twice.  So the columns are added as generated ones, which takes a single
+ * rewrite, and then lose their expressions, which takes none.  The label comes
+ * last: until then no guard and no filter knows the table.
+ *
+ * Releasing.  An expired document must not come back as a plain row, so the
+ * expired ones are deleted first, with their triggers and foreign key actions.
+ *
+ * Locks: adopt, release and drop_collection take ACCESS EXCLUSIVE on the table
+ * and its partitions until the transaction ends, as the ALTER TABLE and DROP
+ * TABLE that they run would.
+ *
+ * Rights: the table's owner or a superuser, checked before the lock is taken.
+ * The functions run as the caller, and so does all DDL in them.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/heapam.h"
+#include "access/relation.h"
+#include "access/table.h"
+#include "access/tableam.h"
+#include "access/xact.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_inherits.h"
+#include "catalog/pg_type.h"
+#include "commands/tablecmds.h"
+#include "commands/trigger.h"
+#include "executor/tuptable.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "storage/lmgr.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+#include "utils/syscache.h"
+#include "utils/varlena.h"
+
+#include "ttl_docs.h"
+
+PG_FUNCTION_INFO_V1(ttl_docs_create_collection);
+PG_FUNCTION_INFO_V1(ttl_docs_drop_collection);
+PG_FUNCTION_INFO_V1(ttl_docs_adopt);
+PG_FUNCTION_INFO_V1(ttl_docs_release);
+
+/* Which system columns a table has before it is adopted */
+typedef struct PresentColumns
+{
+	bool		ts;
+	bool		ttl;
+	bool		slot;
+} PresentColumns;
+
+static CollectionSettings new_settings(bool on, int32 default_ttl,
+									   const char *indexing);
+static void adopt_table(Oid relid, CollectionSettings *settings,
+						const char *doc_column, const char *last_modified);
+static void choose_doc_column(Relation rel, const char *doc_column, NameData *name);
+static char *first_stamp_expression(Relation rel, const char *last_modified,
+									bool has_ts);
+static void add_system_columns(Oid relid, const CollectionSettings *settings,
+							   const char *stamp, bool stamp_is_generated,
+							   PresentColumns present);
+static void delete_expired_documents(Oid relid);
+static void lock_tree(Oid relid, LOCKMODE lockmode);
+
+/*
+ * create_collection(name text, default_ttl integer, indexing text)
+ */
+Datum
+ttl_docs_create_collection(PG_FUNCTION_ARGS)
+{
+	CollectionSettings settings;
+	RangeVar   *name;
+	char	   *quoted;
+	Oid			relid;
+
+	ttl_docs_require_preload();
+	if (PG_ARGISNULL(0) || PG_ARGISNULL(2))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("name and indexing of a collection cannot be null")));
+	settings = new_settings(!PG_ARGISNULL(1), PG_ARGISNULL(1) ? 0 : PG_GETARG_INT32(1),
+							text_to_cstring(PG_GETARG_TEXT_PP(2)));
+	name = makeRangeVarFromNameList(textToQualifiedNameList(PG_GETARG_TEXT_PP(0)));
+
+	quoted = name->schemaname == NULL ?
+		pstrdup(quote_identifier(name->relname)) :
+		quote_qualified_identifier(name->schemaname, name->relname);
+	if (name->catalogname != NULL)
+		quoted = psprintf("%s.%s", quote_identifier(name->catalogname), quoted);
+	ttl_docs_run("CREATE TABLE %s ("
+				 "id pg_catalog.text PRIMARY KEY DEFAULT pg_catalog.gen_random_uuid()::pg_catalog.text, "
+				 "doc pg_catalog.jsonb NOT NULL)", quoted);
+	CommandCounterIncrement();
+	relid = RangeVarGetRelid(name, AccessExclusiveLock, false);
+	adopt_table(relid, &settings, "doc", NULL);
+	PG_RETURN_OID(relid);
+}
+
+/*
+ * drop_collection(collection regclass)
+ */
+Datum
+ttl_docs_drop_collection(PG_FUNCTION_ARGS)
+{
+	Collection	collection;
+	Relation	rel;
+	char	   *table;
+
+	ttl_docs_require_preload();
+	rel = ttl_docs_open_collection(PG_GETARG_OID(0), AccessExclusiveLock, &collection);
+	table = ttl_docs_quoted_name(RelationGetRelid(rel));
+	table_close(rel, NoLock);
+	ttl_docs_run("DROP TABLE %s", table);
+	PG_RETURN_VOID();
+}
+
+/*
+ * adopt(collection regclass, default_ttl integer, doc_column name,
+ *		 last_modified name, indexing text)
+ */
+Datum
+ttl_docs_adopt(PG_FUNCTION_ARGS)
+{
+	CollectionSettings settings;
+
+	ttl_docs_require_preload();
+	if (PG_ARGISNULL(0) || PG_ARGISNULL(4))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("table and indexing of a collection cannot be null")));
+	settings = new_settings(!PG_ARGISNULL(1), PG_ARGISNULL(1) ? 0 : PG_GETARG_INT32(1),
+							text_to_cstring(PG_GETARG_TEXT_PP(4)));
+	adopt_table(PG_GETARG_OID(0), &settings,
+				PG_ARGISNULL(2) ? NULL : NameStr(*PG_GETARG_NAME(2)),
+				PG_ARGISNULL(3) ? NULL : NameStr(*PG_GETARG_NAME(3)));
+	PG_RETURN_VOID();
+}
+
+/*
+ * release(collection regclass)
+ */
+Datum
+ttl_docs_release(PG_FUNCTION_ARGS)
+{
+	Collection	collection;
+	Relation	rel;
+	Oid			relid;
+	char	   *table;
+
+	ttl_docs_require_preload();
+	rel = ttl_docs_open_collection(PG_GETARG_OID(0), AccessExclusiveLock, &collection);
+	relid = RelationGetRelid(rel);
+	CheckTableNotInUse(rel, "release");
+	table_close(rel, NoLock);
+
+	delete_expired_documents(relid);
+	ttl_docs_remove_label(relid);
+	table = ttl_docs_quoted_name(relid);
+	if (OidIsValid(get_trigger_oid(relid, TTL_DOCS_TRIGGER, true)))
+		ttl_docs_run("DROP TRIGGER %s ON %s", TTL_DOCS_TRIGGER, table);
+	ttl_docs_run("ALTER TABLE %s DROP COLUMN %s, DROP COLUMN %s, DROP COLUMN %s",
+				 table, TTL_DOCS_TS_COLUMN, TTL_DOCS_TTL_COLUMN,
+				 TTL_DOCS_SLOT_COLUMN);
+	PG_RETURN_VOID();
+}
+
+/*
+ * Opens a table for a change that only its owner may make.  The right is
+ * checked before the lock is taken, so that others cannot queue up on it.
+ */
+Relation
+ttl_docs_open_owned(Oid relid, LOCKMODE lockmode)
+{
+	char		relkind = get_rel_relkind(relid);
+	Relation	rel;
+
+	if (relkind != '\0' && !compat_table_ownercheck(relid, GetUserId()))
+		aclcheck_error(ACLCHECK_NOT_OWNER, get_relkind_objtype(relkind),
+					   get_rel_name(relid));
+	rel = relkind == '\0' ? NULL : try_relation_open(relid, lockmode);
+	if (rel == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_TABLE),
+				 errmsg("relation with OID %u does not exist", relid)));
+	return rel;
+}
+
+/*
+ * The same for a collection, which is locked with all of its partitions: a
+ * partition can be read and written without asking for the root.
+ */
+Relation
+ttl_docs_open_collection(Oid relid, LOCKMODE lockmode, Collection *collection)
+{
+	Relation	rel = ttl_docs_open_owned(relid, lockmode);
+
+	lock_tree(relid, lockmode);
+	if (!ttl_docs_collection(relid, collection))
+		ereport(ERROR,
+				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+				 errmsg("\"%s\" is not a collection", RelationGetRelationName(rel)),
+				 errhint("Make it one with ttl_docs.adopt().")));
+	if (collection->root != relid)
+		ereport(ERROR,
+				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+				 errmsg("\"%s\" is a partition of the collection \"%s\"",
+						RelationGetRelationName(rel),
+						get_rel_name(collection->root)),
+				 errhint("Call the function for \"%s\".",
+						 get_rel_name(collection->root))));
+	return rel;
+}
+
+static void
+lock_tree(Oid relid, LOCKMODE lockmode)
+{
+	list_free(find_all_inheritors(relid, lockmode, NULL));
+}
+
+static CollectionSettings
+new_settings(bool on, int32 default_ttl, const char *indexing)
+{
+	CollectionSettings settings;
+
+	memset(&settings, 0, sizeof(settings));
+	settings.on = on;
+	settings.default_ttl = on ? default_ttl : TTL_NEVER;
+	settings.indexing = ttl_docs_parse_indexing(indexing);
+	settings.written_floor = DT_NOBEGIN;
+	settings.due_floor = DT_NOBEGIN;
+	if (on)
+		ttl_docs_check_default_ttl(default_ttl);
+	if (on && settings.indexing == INDEXING_NONE)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("a DefaultTTL needs a purge index, and indexing is \"none\""),
+				 errhint("Use indexing \"consistent\" or \"lazy\", or leave the DefaultTTL off.")));
+	return settings;
+}
+
+/* Makes a table a collection; doc_column and last_modified may be NULL. */
+static void
+adopt_table(Oid relid, CollectionSettings *settings,
+			const char *doc_column, const char *last_modified)
+{
+	Relation	rel = ttl_docs_open_owned(relid, AccessExclusiveLock);
+	PresentColumns present;
+	Collection	collection;
+	char	   *stamp;
+
+	lock_tree(relid, AccessExclusiveLock);
+	if (ttl_docs_collection(relid, &collection))
+		ereport(ERROR,
+				(errcode(ERRCODE_DUPLICATE_OBJECT),
+				 collection.root == relid ?
+				 errmsg("table \"%s\" is a collection already",
+						RelationGetRelationName(rel)) :
+				 errmsg("table \"%s\" is a partition of the collection \"%s\"",
+						RelationGetRelationName(rel),
+						get_rel_name(collection.root)),
+				 errhint("Change its settings with ttl_docs.set_default_ttl() and ttl_docs.set_indexing().")));
+	ttl_docs_require_adoptable(rel);
+	ttl_docs_require_last_trigger(rel);
+	choose_doc_column(rel, doc_column, &settings->doc_column);
+	present.ts = ttl_docs_find_system_column(rel, TTL_DOCS_TS_COLUMN, TIMESTAMPTZOID);
+	present.ttl = ttl_docs_find_system_column(rel, TTL_DOCS_TTL_COLUMN, INT4OID);
+	present.slot = ttl_docs_find_system_column(rel, TTL_DOCS_SLOT_COLUMN, INT8OID);
+	stamp = first_stamp_expression(rel, last_modified, present.ts);
+	if (settings->on)
+		ttl_docs_refuse_invalid_ttl(relid, NameStr(settings->doc_column),
+									psprintf("%s.document_ttl(%s) OPERATOR(pg_catalog.=) %d",
+											 TTL_DOCS_SCHEMA,
+											 quote_identifier(NameStr(settings->doc_column)),
+											 TTL_INVALID));
+	table_close(rel, NoLock);
+
+	add_system_columns(relid, settings, stamp, last_modified != NULL, present);
+	collection.root = relid;
+	collection.settings = *settings;
+	if (present.ttl || present.slot)
+		ttl_docs_mend_derived(relid, &collection);
+	if (!OidIsValid(get_trigger_oid(relid, TTL_DOCS_TRIGGER, true)))
+		ttl_docs_create_trigger(relid);
+	ttl_docs_create_purge_index(relid, settings->indexing);
+
+	settings->origin_database = MyDatabaseId;
+	settings->origin_relation = relid;
+	ttl_docs_write_label(relid, settings);
+}
+
+/* Finds the jsonb column that holds the documents, or raises an error. */
+static void
+choose_doc_column(Relation rel, const char *doc_column, NameData *name)
+{
+	TupleDesc	tupdesc = RelationGetDescr(rel);
+	Form_pg_attribute chosen = NULL;
+
+	for (int i = 0; i < tupdesc->natts; i++)
+	{
+		Form_pg_attribute att = TupleDescAttr(tupdesc, i);
+
+		if (att->attisdropped)
+			continue;
+		if (doc_column != NULL)
+		{
+			if (strcmp(NameStr(att->attname), doc_column) == 0)
+				chosen = att;
+			continue;
+		}
+		if (att->atttypid != JSONBOID)
+			continue;
+		if (chosen != NULL)
+			ereport(ERROR,
+					(errcode(ERRCODE_AMBIGUOUS_COLUMN),
+					 errmsg("table \"%s\" has more than one jsonb column",
+							RelationGetRelationName(rel)),
+					 errhint("Name the one that holds the documents with doc_column, for example \"%s\".",
+							 NameStr(chosen->attname))));
+		chosen = att;
+	}
+
+	if (chosen == NULL && doc_column != NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_COLUMN),
+				 errmsg("column \"%s\" of table \"%s\" does not exist",
+						doc_column, RelationGetRelationName(rel))));
+	if (chosen == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_COLUMN),
+				 errmsg("table \"%s\" has no jsonb column",
+						RelationGetRelationName(rel)),
+				 errhint("A collection keeps its documents in a column of type jsonb.")));
+	if (chosen->atttypid != JSONBOID || chosen->attgenerated)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATATYPE_MISMATCH),
+				 errmsg("column \"%s\" of table \"%s\" cannot hold documents",
+						NameStr(chosen->attname), RelationGetRelationName(rel)),
+				 errdetail("It is of type %s%s.", format_type_be(chosen->atttypid),
+						   chosen->attgenerated ? " and generated" : ""),
+				 errhint("A collection keeps its documents in a plain column of type jsonb.")));
+	namestrcpy(name, NameStr(chosen->attname));
+}
+
+/* SQL for the first _ts of the documents that are there. */
+static char *
+first_stamp_expression(Relation rel, const char *last_modified, bool has_ts)
+{
+	AttrNumber	attno;
+	Oid			type;
+
+	if (last_modified == NULL)
+		return has_ts ? pstrdup(TTL_DOCS_TS_COLUMN) :
+			psprintf("%s.first_ts(NULL::pg_catalog.timestamptz, " INT64_FORMAT ")",
+					 TTL_DOCS_SCHEMA, (int64) ttl_docs_clock());
+
+	if (has_ts)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("last_modified cannot be used for table \"%s\", which has a column \"%s\" already",
+						RelationGetRelationName(rel), TTL_DOCS_TS_COLUMN)));
+	attno = get_attnum(RelationGetRelid(rel), last_modified);
+	if (attno <= 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_COLUMN),
+				 errmsg("column \"%s\" of table \"%s\" does not exist",
+						last_modified, RelationGetRelationName(rel))));
+	type = getBaseType(get_atttype(RelationGetRelid(rel), attno));
+	if (type != TIMESTAMPTZOID && type != TIMESTAMPOID)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATATYPE_MISMATCH),
+				 errmsg("column \"%s\" of table \"%s\" is of type %s",
+						last_modified, RelationGetRelationName(rel),
+						format_type_be(type)),
+				 errhint("last_modified names a column of type timestamp with or without time zone.")));
+	return psprintf("%s.first_ts(%s, " INT64_FORMAT ")", TTL_DOCS_SCHEMA,
+					quote_identifier(last_modified), (int64) ttl_docs_clock());
+}
+
+/*
+ * Adds the system columns that are missing, in one rewrite of the table.  A
+ * stamp that is the same for all rows is a default and needs none.
+ */
+static void
+add_system_columns(Oid relid, const CollectionSettings *settings,
+				   const char *stamp, bool stamp_is_generated,
+				   PresentColumns present)
+{
+	char	   *table = ttl_docs_quoted_name(relid);
+	const char *doc = quote_identifier(NameStr(settings->doc_column));
+	StringInfoData add;
+	StringInfoData plain;
+
+	initStringInfo(&add);
+	initStringInfo(&plain);
+	if (!present.ts && stamp_is_generated)
+	{
+		appendStringInfo(&add, ", ADD COLUMN %s pg_catalog.timestamptz GENERATED ALWAYS AS (%s) STORED",
+						 TTL_DOCS_TS_COLUMN, stamp);
+		appendStringInfo(&plain, ", ALTER COLUMN %s DROP EXPRESSION",
+						 TTL_DOCS_TS_COLUMN);
+	}
+	else if (!present.ts)
+		appendStringInfo(&add, ", ADD COLUMN %s pg_catalog.timestamptz NOT NULL DEFAULT %s",
+						 TTL_DOCS_TS_COLUMN, stamp);
+	if (!present.ttl)
+	{
+		appendStringInfo(&add, ", ADD COLUMN %s pg_catalog.int4 GENERATED ALWAYS AS (%s.document_ttl(%s)) STORED",
+						 TTL_DOCS_TTL_COLUMN, TTL_DOCS_SCHEMA, doc);
+		appendStringInfo(&plain, ", ALTER COLUMN %s DROP EXPRESSION",
+						 TTL_DOCS_TTL_COLUMN);
+	}
+	if (!present.slot)
+	{
+		appendStringInfo(&add, ", ADD COLUMN %s pg_catalog.int8 GENERATED ALWAYS AS (%s.slot(%s, %s.document_ttl(%s), %d)) STORED",
+						 TTL_DOCS_SLOT_COLUMN, TTL_DOCS_SCHEMA, stamp,
+						 TTL_DOCS_SCHEMA, doc, settings->default_ttl);
+		appendStringInfo(&plain, ", ALTER COLUMN %s DROP EXPRESSION",
+						 TTL_DOCS_SLOT_COLUMN);
+	}
+
+	if (add.len > 0)
+		ttl_docs_run("ALTER TABLE %s %s", table, add.data + 2);
+	if (plain.len > 0)
+		ttl_docs_run("ALTER TABLE %s %s", table, plain.data + 2);
+	ttl_docs_run("ALTER TABLE %s ALTER COLUMN %s SET DEFAULT pg_catalog.clock_timestamp(),"
+				 " ALTER COLUMN %s SET NOT NULL",
+				 table, TTL_DOCS_TS_COLUMN, TTL_DOCS_TS_COLUMN);
+}
+
+/* Deletes what has expired, in the table and its partitions. */
+static void
+delete_expired_documents(Oid relid)
+{
+	List	   *tables = find_all_inheritors(relid, NoLock, NULL);
+	ListCell   *lc;
+
+	foreach(lc, tables)
+	{
+		Relation	rel = table_open(lfirst_oid(lc), NoLock);
+		Collection	collection;
+		ExpiryBounds bounds;
+		Snapshot	snapshot;
+		TableScanDesc scan;
+		TupleTableSlot *slot;
+
+		if (rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE ||
+			!ttl_docs_collection(RelationGetRelid(rel), &collection))
+		{
+			table_close(rel, NoLock);
+			continue;
+		}
+		bounds = ttl_docs_bounds(&collection.settings, ttl_docs_clock());
+		snapshot = RegisterSnapshot(GetLatestSnapshot());
+		slot = table_slot_create(rel, NULL);
+		scan = table_beginscan(rel, snapshot, 0, NULL);
+		while (table_scan_getnextslot(scan, ForwardScanDirection, slot))
+		{
+			bool		ts_isnull;
+			bool		inherits;
+			Datum		ts = slot_getattr(slot, collection.ts, &ts_isnull);
+			Datum		ttl = slot_getattr(slot, collection.ttl, &inherits);
+
+			CHECK_FOR_INTERRUPTS();
+			if (ts_isnull ||
+				!ttl_docs_is_expired(&bounds, DatumGetTimestampTz(ts), inherits,
+									 inherits ? 0 : DatumGetInt32(ttl)))
+				continue;
+			if (ttl_docs_delete_expired(rel, &collection, &slot->tts_tid) == DELETE_REFUSED)
+				ereport(ERROR,
+						(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+						 errmsg("cannot release \"%s\": a trigger keeps an expired document from being deleted",
+								RelationGetRelationName(rel)),
+						 errhint("Disable the BEFORE DELETE trigger that returns NULL.")));
+		}
+		table_endscan(scan);
+		ExecDropSingleTupleTableSlot(slot);
+		UnregisterSnapshot(snapshot);
+		table_close(rel, NoLock);
+	}
+	list_free(tables);
+}

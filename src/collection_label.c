@@ -1,0 +1,416 @@
+/*-------------------------------------------------------------------------
+ *
+ * collection_label.c
+ *		The settings of a collection, kept as a security label of its table.
+ *
+ * A label is what PostgreSQL keeps for us: it is dumped with its table in
+ * every kind of dump, goes with it, follows a rename, and asks for the table's
+ * owner.  Ours is a JSON object, so that people and SQL can read it:
+ *
+ *	{"version": 1, "document": "doc", "default_ttl": 60,
+ *	 "indexing": "consistent", "written_floor": null, "due_floor": null,
+ *	 "paused": false, "database": 5, "table": 16390}
+ *
+ * database and table are the OIDs under which it was written.  Where they
+ * differ from those of the table that carries the label, it came by a restore.
+ *
+ * SECURITY LABEL, which is how a restore writes one, comes through
+ * check_relabel.  It takes a label for a table that has none; a collection is
+ * changed by the functions of the extension, which know what else has to
+ * happen.  The trigger and the index are not asked for: a restore makes them
+ * later.
+ *
+ * Writing a label sends a relcache invalidation for the table and its
+ * partitions.  That clears the caches of collection_cache.c and invalidates
+ * cached plans, in every session and on standbys, when the transaction
+ * commits; in this session at the next command.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/relation.h"
+#include "access/table.h"
+#include "access/xact.h"
+#include "catalog/indexing.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_inherits.h"
+#include "catalog/pg_seclabel.h"
+#include "catalog/pg_type.h"
+#include "commands/extension.h"
+#include "commands/seclabel.h"
+#include "miscadmin.h"
+#include "utils/builtins.h"
+#include "utils/datetime.h"
+#include "utils/fmgroids.h"
+#include "utils/inval.h"
+#include "utils/json.h"
+#include "utils/jsonb.h"
+#include "utils/lsyscache.h"
+#include "utils/numeric.h"
+#include "utils/rel.h"
+#include "utils/syscache.h"
+#include "utils/timestamp.h"
+
+#include "ttl_docs.h"
+
+#define LABEL_VERSION 1
+
+static void check_relabel(const ObjectAddress *object, const char *label);
+static void check_labelled_table(Oid relid, const CollectionSettings *settings);
+static char *print_label(const CollectionSettings *settings);
+static void print_floor(StringInfo buf, const char *key, TimestampTz floor);
+static void parse_label(const char *label, CollectionSettings *settings);
+static JsonbValue *label_value(Jsonb *label, const char *key,
+							   enum jbvType type, JsonbValue *value);
+static int64 label_integer(Jsonb *label, const char *key, int64 min, int64 max);
+static TimestampTz label_floor(Jsonb *label, const char *key);
+pg_noreturn static void report_bad_label(const char *key);
+
+static const char *const indexing_names[] = {
+	[INDEXING_CONSISTENT] = "consistent",
+	[INDEXING_LAZY] = "lazy",
+	[INDEXING_NONE] = "none",
+};
+
+void
+ttl_docs_label_init(void)
+{
+	register_label_provider(TTL_DOCS_PROVIDER, check_relabel);
+}
+
+const char *
+ttl_docs_indexing_name(IndexingMode indexing)
+{
+	return indexing_names[indexing];
+}
+
+/* The mode of that name, or an error. */
+IndexingMode
+ttl_docs_parse_indexing(const char *name)
+{
+	for (size_t i = 0; i < lengthof(indexing_names); i++)
+		if (strcmp(name, indexing_names[i]) == 0)
+			return (IndexingMode) i;
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("invalid indexing mode: \"%s\"", name),
+			 errhint("Available modes: consistent, lazy, none.")));
+}
+
+/* Raises an error unless that is a DefaultTTL (which may also be NULL). */
+void
+ttl_docs_check_default_ttl(int32 default_ttl)
+{
+	if (default_ttl == TTL_NEVER || default_ttl > 0)
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("invalid DefaultTTL: %d", default_ttl),
+			 errhint("A DefaultTTL is a number of seconds from 1 to %d, -1 (on, without a default) or NULL (off).",
+					 TTL_MAX)));
+}
+
+/* Reads the label of that very table; false if it has none. */
+bool
+ttl_docs_read_label(Oid relid, CollectionSettings *settings)
+{
+	ObjectAddress address;
+	char	   *label;
+
+	ObjectAddressSet(address, RelationRelationId, relid);
+	label = GetSecurityLabel(&address, TTL_DOCS_PROVIDER);
+	if (label == NULL)
+		return false;
+	parse_label(label, settings);
+	pfree(label);
+	return true;
+}
+
+/*
+ * Writes the label of that table and makes it take effect.  The caller has
+ * checked rights, and holds a lock on the table and its partitions.
+ */
+void
+ttl_docs_write_label(Oid relid, const CollectionSettings *settings)
+{
+	ObjectAddress address;
+
+	ObjectAddressSet(address, RelationRelationId, relid);
+	SetSecurityLabel(&address, TTL_DOCS_PROVIDER, print_label(settings));
+	ttl_docs_invalidate_tree(relid);
+	CommandCounterIncrement();
+}
+
+/* The same for a table that is no longer a collection. */
+void
+ttl_docs_remove_label(Oid relid)
+{
+	ObjectAddress address;
+
+	ObjectAddressSet(address, RelationRelationId, relid);
+	SetSecurityLabel(&address, TTL_DOCS_PROVIDER, NULL);
+	ttl_docs_invalidate_tree(relid);
+	CommandCounterIncrement();
+}
+
+/*
+ * Removes every label of this database, when the extension goes: a label
+ * without its trigger and its functions would be half a collection.
+ */
+void
+ttl_docs_remove_all_labels(void)
+{
+	Relation	seclabels = table_open(SecLabelRelationId, RowExclusiveLock);
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	ScanKeyInit(&key, Anum_pg_seclabel_provider, BTEqualStrategyNumber,
+				F_TEXTEQ, CStringGetTextDatum(TTL_DOCS_PROVIDER));
+	scan = systable_beginscan(seclabels, InvalidOid, false, NULL, 1, &key);
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		ttl_docs_invalidate_tree(((FormData_pg_seclabel *) GETSTRUCT(tuple))->objoid);
+		CatalogTupleDelete(seclabels, &tuple->t_self);
+	}
+	systable_endscan(scan);
+	table_close(seclabels, RowExclusiveLock);
+	CommandCounterIncrement();
+}
+
+/* Invalidates the table and its partitions in every relation cache. */
+void
+ttl_docs_invalidate_tree(Oid relid)
+{
+	List	   *tables = find_all_inheritors(relid, NoLock, NULL);
+	ListCell   *lc;
+
+	foreach(lc, tables)
+	{
+		if (SearchSysCacheExists1(RELOID, ObjectIdGetDatum(lfirst_oid(lc))))
+			CacheInvalidateRelcacheByRelid(lfirst_oid(lc));
+		ttl_docs_forget(lfirst_oid(lc));
+	}
+	list_free(tables);
+}
+
+/*
+ * Core calls this when somebody runs SECURITY LABEL, after it has checked that
+ * they own the table.
+ */
+static void
+check_relabel(const ObjectAddress *object, const char *label)
+{
+	CollectionSettings settings;
+	CollectionSettings before;
+	Collection	collection;
+
+	if (object->classId != RelationRelationId || object->objectSubId != 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+				 errmsg("only tables can be collections of ttl_docs")));
+	if (!OidIsValid(get_extension_oid(TTL_DOCS_EXTENSION, true)))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("extension \"%s\" is not installed in this database",
+						TTL_DOCS_EXTENSION),
+				 errhint("Run CREATE EXTENSION %s first.", TTL_DOCS_EXTENSION)));
+
+	if (label != NULL)
+		parse_label(label, &settings);
+	if (ttl_docs_read_label(object->objectId, &before))
+	{
+		/* restoring the same over itself is harmless */
+		if (label != NULL && strcmp(print_label(&settings), print_label(&before)) == 0)
+			return;
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("table \"%s\" is a collection already",
+						get_rel_name(object->objectId)),
+				 errhint("Its label is written by ttl_docs.set_default_ttl(), set_indexing() and release().")));
+	}
+	if (label == NULL)
+		return;
+	if (ttl_docs_collection(object->objectId, &collection))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("table \"%s\" is a partition of the collection \"%s\"",
+						get_rel_name(object->objectId),
+						get_rel_name(collection.root))));
+
+	check_labelled_table(object->objectId, &settings);
+	ttl_docs_invalidate_tree(object->objectId);
+}
+
+/* Can that table be what its new label says? */
+static void
+check_labelled_table(Oid relid, const CollectionSettings *settings)
+{
+	/* core has it locked */
+	Relation	rel = relation_open(relid, NoLock);
+	AttrNumber	doc;
+
+	ttl_docs_require_adoptable(rel);
+	if (!ttl_docs_find_system_column(rel, TTL_DOCS_TS_COLUMN, TIMESTAMPTZOID) ||
+		!ttl_docs_find_system_column(rel, TTL_DOCS_TTL_COLUMN, INT4OID) ||
+		!ttl_docs_find_system_column(rel, TTL_DOCS_SLOT_COLUMN, INT8OID))
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_COLUMN),
+				 errmsg("table \"%s\" lacks the system columns of a collection",
+						RelationGetRelationName(rel)),
+				 errhint("Make it a collection with ttl_docs.adopt().")));
+	doc = get_attnum(relid, NameStr(settings->doc_column));
+	if (doc <= 0 || get_atttype(relid, doc) != JSONBOID)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_COLUMN),
+				 errmsg("table \"%s\" has no jsonb column \"%s\"",
+						RelationGetRelationName(rel),
+						NameStr(settings->doc_column))));
+	relation_close(rel, NoLock);
+}
+
+static char *
+print_label(const CollectionSettings *settings)
+{
+	StringInfoData buf;
+
+	initStringInfo(&buf);
+	appendStringInfo(&buf, "{\"version\": %d, \"document\": ", LABEL_VERSION);
+	escape_json(&buf, NameStr(settings->doc_column));
+	if (settings->on)
+		appendStringInfo(&buf, ", \"default_ttl\": %d", settings->default_ttl);
+	else
+		appendStringInfoString(&buf, ", \"default_ttl\": null");
+	appendStringInfo(&buf, ", \"indexing\": \"%s\"",
+					 indexing_names[settings->indexing]);
+	print_floor(&buf, "written_floor", settings->written_floor);
+	print_floor(&buf, "due_floor", settings->due_floor);
+	appendStringInfo(&buf, ", \"paused\": %s, \"database\": %u, \"table\": %u}",
+					 settings->paused ? "true" : "false",
+					 settings->origin_database, settings->origin_relation);
+	return buf.data;
+}
+
+static void
+print_floor(StringInfo buf, const char *key, TimestampTz floor)
+{
+	char		iso[MAXDATELEN + 1];
+	const int	utc = 0;
+
+	if (floor == DT_NOBEGIN)
+	{
+		appendStringInfo(buf, ", \"%s\": null", key);
+		return;
+	}
+	JsonEncodeDateTime(iso, TimestampTzGetDatum(floor), TIMESTAMPTZOID, &utc);
+	appendStringInfo(buf, ", \"%s\": \"%s\"", key, iso);
+}
+
+/* Reads what print_label wrote, or raises an error. */
+static void
+parse_label(const char *label, CollectionSettings *settings)
+{
+	Jsonb	   *json;
+	JsonbValue	value;
+
+	json = DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum(label)));
+	if (!JB_ROOT_IS_OBJECT(json))
+		report_bad_label("version");
+	label_integer(json, "version", LABEL_VERSION, LABEL_VERSION);
+
+	memset(settings, 0, sizeof(*settings));
+	label_value(json, "document", jbvString, &value);
+	if (value.val.string.len == 0 || value.val.string.len >= NAMEDATALEN)
+		report_bad_label("document");
+	memcpy(NameStr(settings->doc_column), value.val.string.val,
+		   value.val.string.len);
+
+	settings->default_ttl = TTL_NEVER;
+	if (label_value(json, "default_ttl", jbvNumeric, &value) != NULL)
+	{
+		settings->on = true;
+		settings->default_ttl = label_integer(json, "default_ttl", TTL_NEVER,
+											  TTL_MAX);
+		if (settings->default_ttl == 0)
+			report_bad_label("default_ttl");
+	}
+
+	if (label_value(json, "indexing", jbvString, &value) == NULL)
+		report_bad_label("indexing");
+	settings->indexing =
+		ttl_docs_parse_indexing(pnstrdup(value.val.string.val,
+										 value.val.string.len));
+	settings->written_floor = label_floor(json, "written_floor");
+	settings->due_floor = label_floor(json, "due_floor");
+	if (label_value(json, "paused", jbvBool, &value) == NULL)
+		report_bad_label("paused");
+	settings->paused = value.val.boolean;
+	settings->origin_database = label_integer(json, "database", 0, PG_UINT32_MAX);
+	settings->origin_relation = label_integer(json, "table", 0, PG_UINT32_MAX);
+}
+
+/*
+ * The value of a key, NULL for a JSON null; an error if the key is missing or
+ * of another type.
+ */
+static JsonbValue *
+label_value(Jsonb *label, const char *key, enum jbvType type, JsonbValue *value)
+{
+	if (getKeyJsonValueFromContainer(&label->root, key, strlen(key), value) == NULL)
+		report_bad_label(key);
+	if (value->type == jbvNull)
+		return NULL;
+	if (value->type != type)
+		report_bad_label(key);
+	return value;
+}
+
+static int64
+label_integer(Jsonb *label, const char *key, int64 min, int64 max)
+{
+	JsonbValue	value;
+	char	   *text;
+	char	   *end;
+	int64		result;
+
+	if (label_value(label, key, jbvNumeric, &value) == NULL)
+		report_bad_label(key);
+	text = DatumGetCString(DirectFunctionCall1(numeric_out,
+											   NumericGetDatum(value.val.numeric)));
+	errno = 0;
+	result = strtoll(text, &end, 10);
+	if (errno != 0 || *end != '\0' || result < min || result > max)
+		report_bad_label(key);
+	return result;
+}
+
+static TimestampTz
+label_floor(Jsonb *label, const char *key)
+{
+	JsonbValue	value;
+	TimestampTz floor;
+
+	if (label_value(label, key, jbvString, &value) == NULL)
+		return DT_NOBEGIN;
+	floor = DatumGetTimestampTz(DirectFunctionCall3(timestamptz_in,
+													CStringGetDatum(pnstrdup(value.val.string.val,
+																			 value.val.string.len)),
+													ObjectIdGetDatum(InvalidOid),
+													Int32GetDatum(-1)));
+	if (TIMESTAMP_NOT_FINITE(floor))
+		report_bad_label(key);
+	return floor;
+}
+
+static void
+report_bad_label(const char *key)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("invalid label for a collection of ttl_docs"),
+			 errdetail("The value of \"%s\" is missing or not valid.", key),
+			 errhint("Labels are written by the functions of the extension; use ttl_docs.adopt().")));
+}

@@ -1,0 +1,442 @@
+/*-------------------------------------------------------------------------
+ *
+ * collection_pieces.c
+ *		What a collection is made of: which tables qualify, system columns,
+ *		trigger, purge index.
+ *
+ * Pieces are made and dropped by DDL through SPI, as the current user: event
+ * triggers, dependencies, partitions and locks are then core's business, and
+ * nobody gains a right.  Every name is qualified and quoted, every function
+ * called is ours or in pg_catalog, and where an operator is needed it has its
+ * schema or the search_path is pinned, so the caller's does not matter.
+ *
+ * The purge index is known by what it is, not by its name, so that it may be
+ * renamed, reindexed concurrently, or replaced: an index on _slot alone, of
+ * the access method that the indexing mode asks for.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/relation.h"
+#include "access/table.h"
+#include "catalog/catalog.h"
+#include "catalog/index.h"
+#include "catalog/partition.h"
+#include "catalog/pg_am.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_inherits.h"
+#include "catalog/pg_trigger.h"
+#include "catalog/pg_type.h"
+#include "executor/spi.h"
+#include "parser/parse_func.h"
+#include "utils/builtins.h"
+#include "utils/guc.h"
+#include "utils/lsyscache.h"
+#include "utils/partcache.h"
+#include "utils/rel.h"
+#include "utils/reltrigger.h"
+#include "utils/snapmgr.h"
+
+#include "ttl_docs.h"
+
+static void require_no_inheritance(Relation rel);
+static void require_no_foreign_partition(Relation rel);
+static void require_free_partition_key(Relation rel);
+static bool is_purge_index(Relation rel, Oid indexid, IndexingMode indexing);
+
+/*
+ * Raises an error unless the table is of a kind that can be a collection.
+ * Nothing is said about its columns.
+ */
+void
+ttl_docs_require_adoptable(Relation rel)
+{
+	char		relkind = rel->rd_rel->relkind;
+
+	if (IsCatalogRelation(rel) || IsToastRelation(rel))
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("system catalog \"%s\" cannot be a collection",
+						RelationGetRelationName(rel))));
+	if (relkind != RELKIND_RELATION && relkind != RELKIND_PARTITIONED_TABLE)
+		ereport(ERROR,
+				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+				 errmsg("\"%s\" cannot be a collection",
+						RelationGetRelationName(rel)),
+				 errdetail_relkind_not_supported(relkind),
+				 errhint("Only plain and partitioned tables can be collections.")));
+	if (rel->rd_rel->relpersistence == RELPERSISTENCE_TEMP)
+		ereport(ERROR,
+				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+				 errmsg("temporary table \"%s\" cannot be a collection",
+						RelationGetRelationName(rel)),
+				 errhint("The purge could not reach it; use a plain or an unlogged table.")));
+	require_no_inheritance(rel);
+	require_no_foreign_partition(rel);
+	require_free_partition_key(rel);
+}
+
+/* Triggers and purge index would not reach plain inheritance children. */
+static void
+require_no_inheritance(Relation rel)
+{
+	Oid			relid = RelationGetRelid(rel);
+
+	if (rel->rd_rel->relispartition)
+		ereport(ERROR,
+				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+				 errmsg("partition \"%s\" cannot be a collection by itself",
+						RelationGetRelationName(rel)),
+				 errhint("Adopt the partitioned table that it belongs to.")));
+	if (has_superclass(relid))
+		ereport(ERROR,
+				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+				 errmsg("inheritance child \"%s\" cannot be a collection",
+						RelationGetRelationName(rel)),
+				 errhint("Use ALTER TABLE ... NO INHERIT, or a partitioned table.")));
+	if (rel->rd_rel->relkind == RELKIND_RELATION &&
+		find_inheritance_children(relid, NoLock) != NIL)
+		ereport(ERROR,
+				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+				 errmsg("inheritance parent \"%s\" cannot be a collection",
+						RelationGetRelationName(rel)),
+				 errhint("Use a partitioned table instead of inheritance.")));
+}
+
+/* A foreign server would not filter, nor stamp. */
+static void
+require_no_foreign_partition(Relation rel)
+{
+	List	   *tables;
+	ListCell   *lc;
+
+	if (rel->rd_rel->relkind != RELKIND_PARTITIONED_TABLE)
+		return;
+	tables = find_all_inheritors(RelationGetRelid(rel), AccessShareLock, NULL);
+	foreach(lc, tables)
+	{
+		if (get_rel_relkind(lfirst_oid(lc)) == RELKIND_FOREIGN_TABLE)
+			ereport(ERROR,
+					(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+					 errmsg("\"%s\" cannot be a collection: its partition \"%s\" is a foreign table",
+							RelationGetRelationName(rel),
+							get_rel_name(lfirst_oid(lc))),
+					 errhint("Detach the foreign partition first.")));
+	}
+	list_free(tables);
+}
+
+/* A stamp that changes with every write cannot say where a row belongs. */
+static void
+require_free_partition_key(Relation rel)
+{
+	static const char *const names[] = {
+		TTL_DOCS_TS_COLUMN, TTL_DOCS_TTL_COLUMN, TTL_DOCS_SLOT_COLUMN
+	};
+
+	if (rel->rd_rel->relkind != RELKIND_PARTITIONED_TABLE)
+		return;
+	for (size_t i = 0; i < lengthof(names); i++)
+	{
+		AttrNumber	attno = get_attnum(RelationGetRelid(rel), names[i]);
+		Bitmapset  *columns;
+
+		if (attno == InvalidAttrNumber)
+			continue;
+		columns = bms_make_singleton(attno - FirstLowInvalidHeapAttributeNumber);
+		if (has_partition_attrs(rel, columns, NULL))
+			ereport(ERROR,
+					(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+					 errmsg("\"%s\" cannot be a collection: the system column \"%s\" is part of its partition key",
+							RelationGetRelationName(rel), names[i])));
+	}
+}
+
+/*
+ * The number of a system column, InvalidAttrNumber if the table has none of
+ * that name.  One of another type is in the way.
+ */
+AttrNumber
+ttl_docs_find_system_column(Relation rel, const char *name, Oid type)
+{
+	Oid			relid = RelationGetRelid(rel);
+	AttrNumber	attno = get_attnum(relid, name);
+	Form_pg_attribute att;
+
+	if (attno == InvalidAttrNumber)
+		return InvalidAttrNumber;
+	att = TupleDescAttr(RelationGetDescr(rel), attno - 1);
+	if (att->atttypid != type || att->attgenerated || att->attidentity)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATATYPE_MISMATCH),
+				 errmsg("column \"%s\" of table \"%s\" is in the way of the system column of that name",
+						name, RelationGetRelationName(rel)),
+				 errdetail("It is of type %s%s, the system column is a plain column of type %s.",
+						   format_type_be(att->atttypid),
+						   att->attgenerated ? " and generated" :
+						   att->attidentity ? " and an identity" : "",
+						   format_type_be(type)),
+				 errhint("Rename the column.")));
+	return attno;
+}
+
+/* The valid purge index of a table for that mode; InvalidOid if it has none. */
+Oid
+ttl_docs_purge_index(Relation rel, IndexingMode indexing)
+{
+	List	   *indexes;
+	ListCell   *lc;
+	Oid			found = InvalidOid;
+
+	if (indexing == INDEXING_NONE)
+		return InvalidOid;
+	indexes = RelationGetIndexList(rel);
+	foreach(lc, indexes)
+	{
+		if (is_purge_index(rel, lfirst_oid(lc), indexing))
+		{
+			found = lfirst_oid(lc);
+			break;
+		}
+	}
+	list_free(indexes);
+	return found;
+}
+
+static bool
+is_purge_index(Relation rel, Oid indexid, IndexingMode indexing)
+{
+	/* gone in the meantime: REINDEX CONCURRENTLY and DROP INDEX swap them */
+	Relation	index = try_relation_open(indexid, AccessShareLock);
+	AttrNumber	slot;
+	bool		result;
+
+	if (index == NULL)
+		return false;
+	slot = get_attnum(RelationGetRelid(rel), TTL_DOCS_SLOT_COLUMN);
+	result = slot != InvalidAttrNumber &&
+		index->rd_index->indisvalid &&
+		index->rd_index->indnatts == 1 &&
+		index->rd_index->indkey.values[0] == slot &&
+		!index->rd_index->indisunique &&
+		index->rd_rel->relam == (indexing == INDEXING_LAZY ?
+								 BRIN_AM_OID : BTREE_AM_OID);
+
+	/* a partial one has to hold every document that can expire */
+	if (result && indexing == INDEXING_CONSISTENT)
+	{
+		List	   *predicate = RelationGetIndexPredicate(index);
+
+		if (predicate != NIL)
+		{
+			NullTest   *test = linitial(predicate);
+
+			result = list_length(predicate) == 1 && IsA(test, NullTest) &&
+				test->nulltesttype == IS_NOT_NULL && IsA(test->arg, Var) &&
+				((Var *) test->arg)->varattno == slot;
+		}
+	}
+	else if (result)
+		result = RelationGetIndexPredicate(index) == NIL;
+	relation_close(index, AccessShareLock);
+	return result;
+}
+
+/* The trigger function's OID, looked up because extensions come and go. */
+Oid
+ttl_docs_trigger_function(void)
+{
+	return LookupFuncName(list_make2(makeString(TTL_DOCS_SCHEMA),
+									 makeString(TTL_DOCS_TRIGGER_FUNCTION)),
+						  0, NULL, true);
+}
+
+/* A table's name for use in SQL: qualified and quoted. */
+char *
+ttl_docs_quoted_name(Oid relid)
+{
+	return quote_qualified_identifier(get_namespace_name(get_rel_namespace(relid)),
+									  get_rel_name(relid));
+}
+
+/* Runs a utility command as the current user. */
+void
+ttl_docs_run(const char *format,...)
+{
+	StringInfoData sql;
+
+	initStringInfo(&sql);
+	for (;;)
+	{
+		va_list		args;
+		int			needed;
+
+		va_start(args, format);
+		needed = appendStringInfoVA(&sql, format, args);
+		va_end(args);
+		if (needed == 0)
+			break;
+		enlargeStringInfo(&sql, needed);
+	}
+
+	SPI_connect();
+	if (SPI_execute(sql.data, false, 0) < 0)
+		elog(ERROR, "SPI_execute failed: %s", sql.data);
+	SPI_finish();
+	pfree(sql.data);
+}
+
+/* ALWAYS: keys are freed for replicated rows too. */
+void
+ttl_docs_create_trigger(Oid relid)
+{
+	char	   *table = ttl_docs_quoted_name(relid);
+
+	ttl_docs_run("CREATE TRIGGER %s BEFORE INSERT OR UPDATE OR DELETE ON %s"
+				 " FOR EACH ROW EXECUTE FUNCTION %s.%s()",
+				 TTL_DOCS_TRIGGER, table,
+				 TTL_DOCS_SCHEMA, TTL_DOCS_TRIGGER_FUNCTION);
+	ttl_docs_run("ALTER TABLE %s ENABLE ALWAYS TRIGGER %s",
+				 table, TTL_DOCS_TRIGGER);
+}
+
+/* Builds the purge index of that mode, unless the table has it. */
+void
+ttl_docs_create_purge_index(Oid relid, IndexingMode indexing)
+{
+	Relation	rel = table_open(relid, AccessShareLock);
+	bool		exists = OidIsValid(ttl_docs_purge_index(rel, indexing));
+
+	table_close(rel, NoLock);
+	if (exists || indexing == INDEXING_NONE)
+		return;
+	if (indexing == INDEXING_LAZY)
+		ttl_docs_run("CREATE INDEX ON %s USING brin (%s)",
+					 ttl_docs_quoted_name(relid), TTL_DOCS_SLOT_COLUMN);
+	else
+		ttl_docs_run("CREATE INDEX ON %s USING btree (%s) WHERE %s IS NOT NULL",
+					 ttl_docs_quoted_name(relid), TTL_DOCS_SLOT_COLUMN,
+					 TTL_DOCS_SLOT_COLUMN);
+}
+
+/* Drops the purge indexes of that mode. */
+void
+ttl_docs_drop_purge_index(Oid relid, IndexingMode indexing)
+{
+	for (;;)
+	{
+		Relation	rel = table_open(relid, AccessShareLock);
+		Oid			index = ttl_docs_purge_index(rel, indexing);
+
+		table_close(rel, NoLock);
+		if (!OidIsValid(index))
+			break;
+		ttl_docs_run("DROP INDEX %s", ttl_docs_quoted_name(index));
+	}
+}
+
+/*
+ * Refuses to turn TTL on while documents hold a ttl that is not valid.  The
+ * condition selects them.  The caller holds a lock that keeps writers out;
+ * the latest snapshot then sees all there is, also in a REPEATABLE READ
+ * transaction.
+ */
+void
+ttl_docs_refuse_invalid_ttl(Oid relid, const char *doc_column,
+							const char *condition)
+{
+	StringInfoData sql;
+	SPIPlanPtr	plan;
+
+	initStringInfo(&sql);
+	appendStringInfo(&sql,
+					 "SELECT pg_catalog.count(*),"
+					 " (pg_catalog.array_agg(pg_catalog.jsonb_extract_path(%s, 'ttl')))[1]::text"
+					 " FROM %s WHERE %s",
+					 quote_identifier(doc_column), ttl_docs_quoted_name(relid),
+					 condition);
+	SPI_connect();
+	plan = SPI_prepare(sql.data, 0, NULL);
+	if (plan == NULL)
+		elog(ERROR, "SPI_prepare failed: %s", sql.data);
+	SPI_execute_snapshot(plan, NULL, NULL, GetLatestSnapshot(),
+						 InvalidSnapshot, true, false, 0);
+	if (SPI_processed == 1 &&
+		strcmp(SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1), "0") != 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("%s documents of \"%s\" have an invalid \"ttl\", one of them %s",
+						SPI_getvalue(SPI_tuptable->vals[0],
+									 SPI_tuptable->tupdesc, 1),
+						get_rel_name(relid),
+						SPI_getvalue(SPI_tuptable->vals[0],
+									 SPI_tuptable->tupdesc, 2)),
+				 errhint("A document's ttl is an integer from 1 to %d, -1, or null. Mend those that ttl_docs.document_ttl(%s) = 0 finds.",
+						 TTL_MAX, quote_identifier(doc_column))));
+	SPI_finish();
+	pfree(sql.data);
+}
+
+/*
+ * Computes _ttl and _slot anew for rows that came without passing the trigger
+ * (a table that was attached, or that had system columns before), and touches
+ * only those where they are wrong.  Row triggers see nothing of it: no
+ * document changes.  The caller holds ACCESS EXCLUSIVE.
+ */
+void
+ttl_docs_mend_derived(Oid relid, const Collection *collection)
+{
+	const CollectionSettings *settings = &collection->settings;
+	char	   *table = ttl_docs_quoted_name(relid);
+	const char *doc = quote_identifier(NameStr(settings->doc_column));
+	int			nest_level = NewGUCNestLevel();
+	char	   *slot;
+
+	slot = psprintf("%s.slot(%s, %s.document_ttl(%s), %d)",
+					TTL_DOCS_SCHEMA, TTL_DOCS_TS_COLUMN, TTL_DOCS_SCHEMA, doc,
+					settings->default_ttl);
+	(void) set_config_option("session_replication_role", "replica",
+							 PGC_SUSET, PGC_S_SESSION, GUC_ACTION_SAVE,
+							 true, 0, false);
+	(void) set_config_option("search_path", "pg_catalog, pg_temp",
+							 PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE,
+							 true, 0, false);
+	ttl_docs_run("UPDATE %s SET %s = %s.document_ttl(%s), %s = %s"
+				 " WHERE %s IS DISTINCT FROM %s.document_ttl(%s)"
+				 " OR %s IS DISTINCT FROM %s",
+				 table, TTL_DOCS_TTL_COLUMN, TTL_DOCS_SCHEMA, doc,
+				 TTL_DOCS_SLOT_COLUMN, slot,
+				 TTL_DOCS_TTL_COLUMN, TTL_DOCS_SCHEMA, doc,
+				 TTL_DOCS_SLOT_COLUMN, slot);
+	AtEOXact_GUC(true, nest_level);
+}
+
+/*
+ * Raises an error if a BEFORE ROW trigger of the table fires after ours: it
+ * could change a row that is stamped and validated already.
+ */
+void
+ttl_docs_require_last_trigger(Relation rel)
+{
+	TriggerDesc *triggers = rel->trigdesc;
+
+	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
+	{
+		Trigger    *trigger = &triggers->triggers[i];
+
+		if (TRIGGER_FOR_ROW(trigger->tgtype) &&
+			TRIGGER_FOR_BEFORE(trigger->tgtype) &&
+			strcmp(trigger->tgname, TTL_DOCS_TRIGGER) > 0)
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_OBJECT_DEFINITION),
+					 errmsg("trigger \"%s\" of table \"%s\" would fire after \"%s\"",
+							trigger->tgname, RelationGetRelationName(rel),
+							TTL_DOCS_TRIGGER),
+					 errdetail("The trigger of a collection has to fire last, and triggers fire in the order of their names."),
+					 errhint("Choose a name that sorts before \"%s\".",
+							 TTL_DOCS_TRIGGER)));
+	}
+}

@@ -1,0 +1,297 @@
+/*-------------------------------------------------------------------------
+ *
+ * collection_settings.c
+ *		Reading and changing the settings of a collection.
+ *
+ * set_default_ttl writes a label and nothing else, whatever the size of the
+ * table.  Before the setting changes, what has expired under the old one
+ * becomes final (see the floors in expiry.c).
+ *
+ * Locks.  Either change keeps writers out until it commits, so that no write
+ * is judged by one setting and stamped under another.  A change after which a
+ * document can live longer (raise, unset, disable) also keeps readers out:
+ * with the floor fixed but not committed, they would go on to see documents
+ * expire under the old setting that the new one then brings back.  So it takes
+ * ACCESS EXCLUSIVE, as ALTER TABLE would, and the others SHARE ROW EXCLUSIVE.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "access/relation.h"
+#include "access/table.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_type.h"
+#include "commands/tablecmds.h"
+#include "executor/spi.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "nodes/bitmapset.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+
+#include "ttl_docs.h"
+
+PG_FUNCTION_INFO_V1(ttl_docs_set_default_ttl);
+PG_FUNCTION_INFO_V1(ttl_docs_get_default_ttl);
+PG_FUNCTION_INFO_V1(ttl_docs_set_indexing);
+PG_FUNCTION_INFO_V1(ttl_docs_preview);
+
+#define PREVIEW_COUNTS		5	/* leading columns of preview() */
+#define PREVIEW_EXAMPLES	5	/* documents it names */
+
+static bool lets_live_longer(const CollectionSettings *settings, bool on,
+							 int32 default_ttl);
+static void require_purge_index(Relation rel, const CollectionSettings *settings);
+static char *document_name_expression(Relation rel);
+
+/*
+ * set_default_ttl(collection regclass, default_ttl integer)
+ */
+Datum
+ttl_docs_set_default_ttl(PG_FUNCTION_ARGS)
+{
+	bool		on = !PG_ARGISNULL(1);
+	int32		default_ttl = on ? PG_GETARG_INT32(1) : TTL_NEVER;
+	LOCKMODE	lockmode = ShareRowExclusiveLock;
+	Collection	collection;
+	CollectionSettings settings;
+	Relation	rel;
+	Oid			relid;
+
+	ttl_docs_require_preload();
+	if (PG_ARGISNULL(0))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("collection cannot be null")));
+	relid = PG_GETARG_OID(0);
+	if (on)
+		ttl_docs_check_default_ttl(default_ttl);
+
+	/* which lock it takes depends on the setting, which the lock protects */
+	for (;;)
+	{
+		rel = ttl_docs_open_collection(relid, lockmode, &collection);
+		if (lockmode == AccessExclusiveLock ||
+			!lets_live_longer(&collection.settings, on, default_ttl))
+			break;
+		table_close(rel, lockmode);
+		lockmode = AccessExclusiveLock;
+	}
+	CheckTableNotInUse(rel, "set_default_ttl");
+
+	settings = collection.settings;
+	if (on && settings.indexing == INDEXING_NONE)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("a DefaultTTL needs a purge index, and the indexing of \"%s\" is \"none\"",
+						RelationGetRelationName(rel)),
+				 errhint("Call ttl_docs.set_indexing() with \"consistent\" or \"lazy\" first.")));
+	if (on)
+		require_purge_index(rel, &settings);
+	if (on && !settings.on)
+		ttl_docs_refuse_invalid_ttl(relid, NameStr(settings.doc_column),
+									psprintf("%s OPERATOR(pg_catalog.=) " INT64_FORMAT,
+											 TTL_DOCS_SLOT_COLUMN, SLOT_INVALID));
+
+	ttl_docs_move_floors(&settings, ttl_docs_clock());
+	settings.on = on;
+	settings.default_ttl = default_ttl;
+	ttl_docs_write_label(relid, &settings);
+	table_close(rel, NoLock);
+	PG_RETURN_VOID();
+}
+
+/* Can a document live longer under the new DefaultTTL than under the old? */
+static bool
+lets_live_longer(const CollectionSettings *settings, bool on, int32 default_ttl)
+{
+	if (!settings->on)
+		return false;
+	if (!on)
+		return true;
+	if (settings->default_ttl == TTL_NEVER)
+		return false;
+	return default_ttl == TTL_NEVER || default_ttl > settings->default_ttl;
+}
+
+/* A restore that was broken off may have left a collection without one. */
+static void
+require_purge_index(Relation rel, const CollectionSettings *settings)
+{
+	if (OidIsValid(ttl_docs_purge_index(rel, settings->indexing)))
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("the collection \"%s\" has lost its purge index",
+					RelationGetRelationName(rel)),
+			 errhint("Call ttl_docs.set_indexing() to build it again.")));
+}
+
+/*
+ * get_default_ttl(collection regclass)
+ */
+Datum
+ttl_docs_get_default_ttl(PG_FUNCTION_ARGS)
+{
+	Oid			relid = PG_GETARG_OID(0);
+	Collection	collection;
+
+	ttl_docs_require_preload();
+	if (!ttl_docs_collection(relid, &collection))
+	{
+		char	   *name = get_rel_name(relid);
+
+		if (name == NULL)
+			ereport(ERROR,
+					(errcode(ERRCODE_UNDEFINED_TABLE),
+					 errmsg("relation with OID %u does not exist", relid)));
+		ereport(ERROR,
+				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+				 errmsg("\"%s\" is not a collection", name),
+				 errhint("Make it one with ttl_docs.adopt().")));
+	}
+	if (!collection.settings.on)
+		PG_RETURN_NULL();
+	PG_RETURN_INT32(collection.settings.default_ttl);
+}
+
+/*
+ * set_indexing(collection regclass, indexing text)
+ *
+ * Builds the new index before it drops the old one.  SHARE ROW EXCLUSIVE keeps
+ * writers out meanwhile; DROP INDEX takes ACCESS EXCLUSIVE at the end.
+ */
+Datum
+ttl_docs_set_indexing(PG_FUNCTION_ARGS)
+{
+	IndexingMode indexing;
+	Collection	collection;
+	CollectionSettings settings;
+	Relation	rel;
+	Oid			relid = PG_GETARG_OID(0);
+
+	ttl_docs_require_preload();
+	indexing = ttl_docs_parse_indexing(text_to_cstring(PG_GETARG_TEXT_PP(1)));
+	rel = ttl_docs_open_collection(relid, ShareRowExclusiveLock, &collection);
+	CheckTableNotInUse(rel, "set_indexing");
+	settings = collection.settings;
+	if (indexing == INDEXING_NONE && settings.on)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("cannot take the purge index away from \"%s\" while a DefaultTTL is set",
+						RelationGetRelationName(rel)),
+				 errhint("Turn TTL off first: SELECT ttl_docs.set_default_ttl(%s, NULL).",
+						 quote_literal_cstr(ttl_docs_quoted_name(relid)))));
+	table_close(rel, NoLock);
+
+	ttl_docs_create_purge_index(relid, indexing);
+	settings.indexing = indexing;
+	ttl_docs_write_label(relid, &settings);
+	if (collection.settings.indexing != indexing)
+		ttl_docs_drop_purge_index(relid, collection.settings.indexing);
+	PG_RETURN_VOID();
+}
+
+/*
+ * preview(collection regclass, default_ttl integer)
+ *
+ * Counts what a DefaultTTL would do to the documents that are live now, and
+ * names a few that it would expire at once.  Changes nothing, and shows only
+ * what the caller may read.
+ */
+Datum
+ttl_docs_preview(PG_FUNCTION_ARGS)
+{
+	Collection	collection;
+	Relation	rel;
+	TupleDesc	tupdesc;
+	Datum		values[PREVIEW_COUNTS + 1];
+	bool		nulls[PREVIEW_COUNTS + 1] = {0};
+	bool		isnull;
+	char	   *table;
+	char	   *expires;
+	char	   *name;
+	MemoryContext caller = CurrentMemoryContext;
+
+	ttl_docs_require_preload();
+	if (PG_ARGISNULL(0))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("collection cannot be null")));
+	if (!PG_ARGISNULL(1))
+		ttl_docs_check_default_ttl(PG_GETARG_INT32(1));
+	if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+	rel = try_relation_open(PG_GETARG_OID(0), AccessShareLock);
+	if (rel == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_TABLE),
+				 errmsg("relation with OID %u does not exist", PG_GETARG_OID(0))));
+	if (!ttl_docs_collection(RelationGetRelid(rel), &collection))
+		ereport(ERROR,
+				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+				 errmsg("\"%s\" is not a collection", RelationGetRelationName(rel)),
+				 errhint("Make it one with ttl_docs.adopt().")));
+	table = ttl_docs_quoted_name(RelationGetRelid(rel));
+	name = document_name_expression(rel);
+	expires = psprintf("%s.expires_under(%s, %s, %s)", TTL_DOCS_SCHEMA,
+					   TTL_DOCS_TS_COLUMN, TTL_DOCS_TTL_COLUMN,
+					   PG_ARGISNULL(1) ? "NULL" : psprintf("%d", PG_GETARG_INT32(1)));
+
+	SPI_connect();
+	if (SPI_execute(psprintf("SELECT pg_catalog.count(*),"
+							 " pg_catalog.count(*) FILTER (WHERE e OPERATOR(pg_catalog.<=) n),"
+							 " pg_catalog.count(*) FILTER (WHERE e OPERATOR(pg_catalog.>) n AND e OPERATOR(pg_catalog.<) 'infinity'),"
+							 " pg_catalog.count(*) FILTER (WHERE e OPERATOR(pg_catalog.=) 'infinity'),"
+							 " pg_catalog.count(*) FILTER (WHERE %s OPERATOR(pg_catalog.=) %d)"
+							 " FROM (SELECT %s, %s AS e, %s.now() AS n FROM %s) AS d",
+							 TTL_DOCS_TTL_COLUMN, TTL_INVALID,
+							 TTL_DOCS_TTL_COLUMN, expires, TTL_DOCS_SCHEMA, table),
+					true, 1) != SPI_OK_SELECT || SPI_processed != 1)
+		elog(ERROR, "could not preview %s", table);
+	for (int i = 0; i < PREVIEW_COUNTS; i++)
+		values[i] = SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc,
+								  i + 1, &nulls[i]);
+
+	if (SPI_execute(psprintf("SELECT ARRAY(SELECT %s FROM %s"
+							 " WHERE %s OPERATOR(pg_catalog.<=) %s.now() LIMIT %d)",
+							 name, table, expires, TTL_DOCS_SCHEMA, PREVIEW_EXAMPLES),
+					true, 1) != SPI_OK_SELECT || SPI_processed != 1)
+		elog(ERROR, "could not preview %s", table);
+	values[PREVIEW_COUNTS] = SPI_getbinval(SPI_tuptable->vals[0],
+										   SPI_tuptable->tupdesc, 1, &isnull);
+	nulls[PREVIEW_COUNTS] = isnull;
+	MemoryContextSwitchTo(caller);
+	values[PREVIEW_COUNTS] = PointerGetDatum(PG_DETOAST_DATUM_COPY(values[PREVIEW_COUNTS]));
+	SPI_finish();
+	table_close(rel, NoLock);
+	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(tupdesc),
+													  values, nulls)));
+}
+
+/* SQL that names a document: its primary key as text, or where it is. */
+static char *
+document_name_expression(Relation rel)
+{
+	Bitmapset  *key = RelationGetIndexAttrBitmap(rel, INDEX_ATTR_BITMAP_PRIMARY_KEY);
+	StringInfoData buf;
+	int			member = -1;
+
+	if (bms_is_empty(key))
+		return pstrdup("ctid::pg_catalog.text");
+	initStringInfo(&buf);
+	while ((member = bms_next_member(key, member)) >= 0)
+	{
+		AttrNumber	attno = member + FirstLowInvalidHeapAttributeNumber;
+
+		appendStringInfo(&buf, "%s%s", buf.len > 0 ? ", " : "",
+						 quote_identifier(get_attname(RelationGetRelid(rel),
+													  attno, false)));
+	}
+	return bms_num_members(key) == 1 ?
+		psprintf("%s::pg_catalog.text", buf.data) :
+		psprintf("ROW(%s)::pg_catalog.text", buf.data);
+}

@@ -1,0 +1,75 @@
+/*-------------------------------------------------------------------------
+ *
+ * compat.h
+ *		What differs between PostgreSQL 15, 16, 17 and 18.
+ *
+ * Each difference has one name here, and no other file asks for a version.
+ * PostgreSQL 19 checks foreign keys without SPI, that is, without a plan that
+ * access_plan.c could filter: it needs more than an entry here.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef TTL_DOCS_COMPAT_H
+#define TTL_DOCS_COMPAT_H
+
+#if PG_VERSION_NUM < 150000
+#error "ttl_docs needs PostgreSQL 15 or newer"
+#endif
+#if PG_VERSION_NUM >= 190000
+#error "ttl_docs does not know PostgreSQL 19 yet: its foreign key checks bypass the planner"
+#endif
+
+/* Ownership checks: one function for all kinds of object since 16 */
+#if PG_VERSION_NUM < 160000
+#define compat_table_ownercheck(relid, roleid) \
+	pg_class_ownercheck(relid, roleid)
+#else
+#define compat_table_ownercheck(relid, roleid) \
+	object_ownercheck(RelationRelationId, relid, roleid)
+#endif
+
+/* EvalPlanQualInit knows the result relations since 16 */
+#if PG_VERSION_NUM < 160000
+#define compat_EvalPlanQualInit(epqstate, estate) \
+	EvalPlanQualInit(epqstate, estate, NULL, NIL, -1)
+#else
+#define compat_EvalPlanQualInit(epqstate, estate) \
+	EvalPlanQualInit(epqstate, estate, NULL, NIL, -1, NIL)
+#endif
+
+/* BEFORE ROW DELETE triggers: the argument list grew in 16 and in 18 */
+#if PG_VERSION_NUM < 160000
+#define compat_ExecBRDeleteTriggers(estate, epqstate, relinfo, tid) \
+	ExecBRDeleteTriggers(estate, epqstate, relinfo, tid, NULL, NULL)
+#elif PG_VERSION_NUM < 180000
+#define compat_ExecBRDeleteTriggers(estate, epqstate, relinfo, tid) \
+	ExecBRDeleteTriggers(estate, epqstate, relinfo, tid, NULL, NULL, NULL, NULL)
+#else
+#define compat_ExecBRDeleteTriggers(estate, epqstate, relinfo, tid) \
+	ExecBRDeleteTriggers(estate, epqstate, relinfo, tid, NULL, NULL, NULL, NULL, false)
+#endif
+
+/* ExecutorRun lost execute_once in 18 */
+#if PG_VERSION_NUM < 180000
+#define COMPAT_RUN_PARAMS	QueryDesc *queryDesc, ScanDirection direction, uint64 count, bool execute_once
+#define COMPAT_RUN_ARGS		queryDesc, direction, count, execute_once
+#else
+#define COMPAT_RUN_PARAMS	QueryDesc *queryDesc, ScanDirection direction, uint64 count
+#define COMPAT_RUN_ARGS		queryDesc, direction, count
+#endif
+
+/* Functions that do not return are declared with a prefix since 18 */
+#if PG_VERSION_NUM < 180000
+#define pg_noreturn		pg_attribute_noreturn()
+#endif
+
+/* Index scans can be instrumented since 18 */
+#if PG_VERSION_NUM < 180000
+#define compat_index_beginscan(heap, index, snapshot, nkeys) \
+	index_beginscan(heap, index, snapshot, nkeys, 0)
+#else
+#define compat_index_beginscan(heap, index, snapshot, nkeys) \
+	index_beginscan(heap, index, snapshot, NULL, nkeys, 0)
+#endif
+
+#endif							/* TTL_DOCS_COMPAT_H */

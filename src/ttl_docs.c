@@ -1,0 +1,64 @@
+/*-------------------------------------------------------------------------
+ *
+ * ttl_docs.c
+ *		Entry point of the module.
+ *
+ * The library has to be in shared_preload_libraries: a backend without the
+ * hooks would show expired documents.  Loaded later, by calling one of the
+ * functions, it installs nothing, and every function refuses to work.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "fmgr.h"
+#include "miscadmin.h"
+
+#include "ttl_docs.h"
+
+PG_MODULE_MAGIC;
+
+PG_FUNCTION_INFO_V1(ttl_docs_assert_preloaded);
+
+void		_PG_init(void);
+
+static bool preloaded = false;
+
+void
+_PG_init(void)
+{
+	if (!process_shared_preload_libraries_in_progress)
+		return;
+	preloaded = true;
+
+	ttl_docs_guc_init();
+	ttl_docs_label_init();
+	ttl_docs_cache_init();
+	ttl_docs_guard_init();
+	ttl_docs_plan_init();
+	ttl_docs_paths_init();
+	ttl_docs_instant_init();
+	ttl_docs_copy_init();
+	ttl_docs_quiet_init();
+}
+
+/* Raises an error with the line to add, unless the library was preloaded. */
+void
+ttl_docs_require_preload(void)
+{
+	if (preloaded)
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("ttl_docs must be loaded by shared_preload_libraries"),
+			 errdetail("Without it, sessions would see expired documents."),
+			 errhint("Add \"shared_preload_libraries = 'ttl_docs'\" to postgresql.conf and restart the server.")));
+}
+
+/* What CREATE EXTENSION calls first. */
+Datum
+ttl_docs_assert_preloaded(PG_FUNCTION_ARGS)
+{
+	ttl_docs_require_preload();
+	PG_RETURN_VOID();
+}

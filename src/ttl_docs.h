@@ -1,0 +1,258 @@
+/*-------------------------------------------------------------------------
+ *
+ * ttl_docs.h
+ *		What the parts of ttl_docs know of one another.
+ *
+ * Vocabulary, used with these meanings in every file:
+ *
+ * collection	a table known to ttl_docs; it has one jsonb document column.
+ *				A partition belongs to the collection that its root is.
+ * DefaultTTL	the collection's setting: off, -1 (on without a default) or
+ *				seconds.
+ * ttl			a document's own time to live, from its "ttl" property, kept
+ *				in the column _ttl; NULL inherits the DefaultTTL, -1 never
+ *				expires, 0 marks a value that is not valid, which only a
+ *				collection whose TTL is off can hold.
+ * stamp		_ts, the clock at the document's last write.
+ * due			stamp plus time to live.
+ * expired		due <= the instant; final, see expiry.c.
+ * instant		the one point in time that judges all of a query.
+ * clock		the time at this very moment, which judges writes.
+ * floor		what keeps expired documents dead when a setting changes.
+ * slot			the coarse position of a document in the purge index.
+ * piece		what a collection is made of and may not lose while it is one:
+ *				system columns, document column, trigger, purge index.
+ *
+ * The parts: collection_*.c (metadata, its cache and its guards), access_*.c
+ * (reads), write_*.c (writes); expiry.c and clock.c are what all of them
+ * judge by.  src/README.md tells how they work together.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef TTL_DOCS_H
+#define TTL_DOCS_H
+
+#include "access/attnum.h"
+#include "access/htup.h"
+#include "datatype/timestamp.h"
+#include "executor/execdesc.h"
+#include "nodes/bitmapset.h"
+#include "nodes/parsenodes.h"
+#include "storage/itemptr.h"
+#include "storage/lockdefs.h"
+#include "utils/jsonb.h"
+#include "utils/relcache.h"
+#include "utils/timestamp.h"
+
+#include "compat.h"
+
+#define TTL_DOCS_SCHEMA		"ttl_docs"
+#define TTL_DOCS_PROVIDER	"ttl_docs"
+#define TTL_DOCS_EXTENSION	"ttl_docs"
+
+#define TTL_DOCS_TS_COLUMN		"_ts"
+#define TTL_DOCS_TTL_COLUMN		"_ttl"
+#define TTL_DOCS_SLOT_COLUMN	"_slot"
+
+/*
+ * Row triggers fire in the byte order of their names, and ours has to see the
+ * row as it will be stored.  The guards keep later names away.
+ */
+#define TTL_DOCS_TRIGGER		"zzz_ttl_docs"
+#define TTL_DOCS_TRIGGER_FUNCTION	"write_document"
+
+/* Special values of DefaultTTL and ttl */
+#define TTL_NEVER		(-1)
+#define TTL_INVALID		0
+#define TTL_MAX			PG_INT32_MAX
+
+/* Where the purge index finds the documents, see expiry.c */
+typedef enum IndexingMode
+{
+	INDEXING_CONSISTENT,
+	INDEXING_LAZY,
+	INDEXING_NONE
+} IndexingMode;
+
+/* What the label of a collection says */
+typedef struct CollectionSettings
+{
+	NameData	doc_column;
+	bool		on;				/* is the DefaultTTL set? */
+	int32		default_ttl;	/* TTL_NEVER or seconds; TTL_NEVER when off */
+	IndexingMode indexing;
+	TimestampTz written_floor;	/* inheriting documents stamped up to here are
+								 * dead; DT_NOBEGIN = none */
+	TimestampTz due_floor;		/* documents with a ttl of their own that were
+								 * due up to here are dead; likewise */
+	bool		paused;			/* no purge */
+	Oid			origin_database;	/* where the label was written: */
+	Oid			origin_relation;	/* elsewhere, it came by a restore */
+} CollectionSettings;
+
+/* A table of a collection: its root or one of its partitions */
+typedef struct Collection
+{
+	Oid			root;			/* the table that has the label */
+	CollectionSettings settings;
+	/* columns of this very table; InvalidAttrNumber where one is missing */
+	AttrNumber	doc;
+	AttrNumber	ts;
+	AttrNumber	ttl;
+	AttrNumber	slot;
+} Collection;
+
+/*
+ * The settings and an instant in one: inheriting documents stamped up to
+ * "written" and documents with a ttl of their own due up to "due" are expired.
+ */
+typedef struct ExpiryBounds
+{
+	TimestampTz written;
+	TimestampTz due;
+} ExpiryBounds;
+
+/* A query between ExecutorStart and ExecutorEnd, see access_instant.c */
+typedef struct LiveQuery LiveQuery;
+
+/* ttl_docs.c */
+extern void ttl_docs_require_preload(void);
+
+/* guc.c */
+extern bool ttl_docs_show_expired;
+extern int	ttl_docs_clock_offset;
+extern void ttl_docs_guc_init(void);
+
+/* clock.c */
+extern TimestampTz ttl_docs_clock(void);
+
+/* expiry.c */
+extern TimestampTz ttl_docs_due(TimestampTz ts, int32 ttl);
+extern ExpiryBounds ttl_docs_bounds(const CollectionSettings *settings,
+									TimestampTz instant);
+extern bool ttl_docs_is_expired(const ExpiryBounds *bounds, TimestampTz ts,
+								bool inherits, int32 ttl);
+extern TimestampTz ttl_docs_expires_at(const CollectionSettings *settings,
+									   TimestampTz ts, bool inherits, int32 ttl);
+extern void ttl_docs_move_floors(CollectionSettings *settings,
+								 TimestampTz clock);
+extern TimestampTz ttl_docs_new_stamp(const CollectionSettings *settings,
+									  TimestampTz clock, bool inherits, int32 ttl);
+extern bool ttl_docs_slot(TimestampTz ts, bool inherits, int32 ttl,
+						  int32 default_ttl, int64 *slot);
+extern bool ttl_docs_nothing_due(const ExpiryBounds *bounds,
+								 bool has_inheriting, int64 first_inheriting,
+								 bool has_own, int64 first_own);
+
+#define SLOT_INHERITING_OFFSET	(INT64CONST(1) << 62)
+#define SLOT_INVALID			PG_INT64_MAX
+#define SLOT_MAX_WIDTH			64	/* seconds */
+
+/* collection_label.c */
+extern void ttl_docs_label_init(void);
+extern bool ttl_docs_read_label(Oid relid, CollectionSettings *settings);
+extern void ttl_docs_write_label(Oid relid, const CollectionSettings *settings);
+extern void ttl_docs_remove_label(Oid relid);
+extern void ttl_docs_remove_all_labels(void);
+extern void ttl_docs_invalidate_tree(Oid relid);
+extern const char *ttl_docs_indexing_name(IndexingMode indexing);
+extern IndexingMode ttl_docs_parse_indexing(const char *name);
+extern void ttl_docs_check_default_ttl(int32 default_ttl);
+
+/* collection_cache.c */
+extern void ttl_docs_cache_init(void);
+extern bool ttl_docs_collection(Oid relid, Collection *collection);
+extern bool ttl_docs_has_own_label(Oid relid);
+extern void ttl_docs_forget(Oid relid);
+extern TimestampTz ttl_docs_quiet_since(Oid relid, uint64 generation);
+extern void ttl_docs_set_quiet(Oid relid, TimestampTz since, uint64 generation);
+
+/* collection_pieces.c */
+extern void ttl_docs_require_adoptable(Relation rel);
+extern AttrNumber ttl_docs_find_system_column(Relation rel, const char *name,
+											  Oid type);
+extern Oid	ttl_docs_purge_index(Relation rel, IndexingMode indexing);
+extern Oid	ttl_docs_trigger_function(void);
+extern char *ttl_docs_quoted_name(Oid relid);
+extern void ttl_docs_run(const char *format,...) pg_attribute_printf(1, 2);
+extern void ttl_docs_create_trigger(Oid relid);
+extern void ttl_docs_create_purge_index(Oid relid, IndexingMode indexing);
+extern void ttl_docs_drop_purge_index(Oid relid, IndexingMode indexing);
+extern void ttl_docs_refuse_invalid_ttl(Oid relid, const char *doc_column,
+										const char *condition);
+extern void ttl_docs_mend_derived(Oid relid, const Collection *collection);
+extern void ttl_docs_require_last_trigger(Relation rel);
+
+/* collection_ddl.c */
+extern Relation ttl_docs_open_owned(Oid relid, LOCKMODE lockmode);
+extern Relation ttl_docs_open_collection(Oid relid, LOCKMODE lockmode,
+										 Collection *collection);
+
+/* collection_guard.c */
+extern void ttl_docs_guard_init(void);
+
+/* access_plan.c */
+extern void ttl_docs_plan_init(void);
+extern void ttl_docs_set_validating_foreign_key(bool validating);
+extern bool ttl_docs_validating_foreign_key(void);
+
+/* access_paths.c */
+extern void ttl_docs_paths_init(void);
+
+/* access_instant.c */
+struct LiveQuery
+{
+	struct LiveQuery *next;		/* the live query started before this one */
+	Snapshot	snapshot;
+	EState	   *estate;			/* NULL while ExecutorStart runs */
+	PlannedStmt *stmt;
+	TimestampTz instant;
+	bool		foreign_key_check;	/* a query of core's RI triggers, judged
+									 * at the clock */
+	TimestampTz checked_due;	/* when the row that such a query found will
+								 * expire */
+};
+extern void ttl_docs_instant_init(void);
+extern TimestampTz ttl_docs_current_instant(void);
+extern LiveQuery *ttl_docs_running_query(void);
+extern int	ttl_docs_instant_param(const PlannedStmt *stmt);
+#define INSTANT_PARAM_TYPE	XID8OID
+
+/* access_copy.c */
+extern void ttl_docs_copy_init(void);
+
+/* access_test.c */
+extern bool ttl_docs_acts_for_backup(Oid relid);
+extern Oid	ttl_docs_unfiltered;
+
+/* write_ttl.c */
+extern int32 ttl_docs_document_ttl(Jsonb *doc, bool *inherits,
+								   JsonbValue *offending);
+pg_noreturn extern void ttl_docs_report_invalid_ttl(const JsonbValue *value);
+extern char *ttl_docs_ttl_text(const JsonbValue *value);
+
+/* write_keys.c */
+typedef struct KeyProbe KeyProbe;
+extern KeyProbe *ttl_docs_key_probe(Relation rel, const Collection *collection);
+extern void ttl_docs_free_keys(KeyProbe *probe, Relation rel,
+							   HeapTuple newtuple, HeapTuple oldtuple);
+
+/* write_quiet.c */
+extern void ttl_docs_quiet_init(void);
+extern bool ttl_docs_nothing_expired(Relation rel, const Collection *collection,
+									 TimestampTz clock);
+extern void ttl_docs_note_foreign_stamp(void);
+
+/* write_delete.c */
+typedef enum DeleteResult
+{
+	DELETE_DONE,				/* deleted, its triggers and actions fired */
+	DELETE_CHANGED,				/* somebody else was faster: look again */
+	DELETE_REFUSED				/* a trigger, or this very command, keeps it */
+} DeleteResult;
+extern DeleteResult ttl_docs_delete_expired(Relation rel,
+											const Collection *collection,
+											ItemPointer tid);
+extern bool ttl_docs_is_purging(void);
+
+#endif							/* TTL_DOCS_H */

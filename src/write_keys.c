@@ -1,0 +1,432 @@
+/*-------------------------------------------------------------------------
+ *
+ * write_keys.c
+ *		Frees the keys of a new row that expired documents hold.
+ *
+ * Before a row goes in, each unique and exclusion constraint of its table is
+ * probed as core will probe it a moment later: same operators, predicates,
+ * expressions and rules for NULL, also for indexes that are being built and
+ * must not be violated (indisready, not yet indisvalid).  What is found and
+ * expired is deleted on the spot (write_delete.c); what is live is left for
+ * core to find, and to deal with as it always does.
+ *
+ * Another transaction may be at the same key.  Core would wait for it, so we
+ * do, and look again: it may have freed the key and taken it, or rolled back
+ * and left the expired document to us.  Deferrable constraints do not wait when
+ * a row is written, and neither do we for them; what is committed and expired
+ * is freed all the same.
+ *
+ * An UPDATE is probed for the constraints whose columns it changes.  Values of
+ * stored generated columns are not there yet in a BEFORE trigger; they are
+ * computed into a scratch row where a constraint needs one.
+ *
+ * Most of the time nothing is expired, and write_quiet.c knows it without a
+ * probe.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/relscan.h"
+#include "access/stratnum.h"
+#include "access/table.h"
+#include "access/tableam.h"
+#include "catalog/index.h"
+#include "executor/executor.h"
+#include "executor/nodeModifyTable.h"
+#include "miscadmin.h"
+#include "nodes/nodeFuncs.h"
+#include "optimizer/optimizer.h"
+#include "storage/lmgr.h"
+#include "utils/datum.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+
+#include "ttl_docs.h"
+
+/* A unique or exclusion constraint */
+typedef struct KeyIndex
+{
+	Oid			indexid;
+	IndexInfo  *info;
+	const Oid  *procs;			/* the operators that conflict */
+	const uint16 *strategies;
+	bool		waits;			/* core waits for others at this key */
+	Bitmapset  *columns;		/* table columns that it depends on, offset by
+								 * FirstLowInvalidHeapAttributeNumber */
+	bool		needs_generated;	/* one of them is generated and stored */
+} KeyIndex;
+
+/* All of them for a table, for the duration of a query */
+struct KeyProbe
+{
+	Collection	collection;
+	List	   *indexes;
+	EState	   *estate;
+	MemoryContext context;
+};
+
+/* The key that a new row has in an index */
+typedef struct Key
+{
+	Datum		values[INDEX_MAX_KEYS];
+	bool		isnull[INDEX_MAX_KEYS];
+} Key;
+
+static KeyIndex *make_key_index(Relation rel, Relation index);
+static Bitmapset *columns_of(const IndexInfo *info);
+static bool changes_key(const KeyIndex *key, Relation rel, HeapTuple newtuple,
+						HeapTuple oldtuple);
+static void compute_generated(KeyProbe *probe, Relation rel, TupleTableSlot *slot,
+							  bool is_update);
+static void free_key(KeyProbe *probe, Relation rel, KeyIndex *index,
+					 TupleTableSlot *slot, ItemPointer self);
+static bool form_key(KeyProbe *probe, KeyIndex *index, Relation rel,
+					 TupleTableSlot *slot, Key *key);
+static bool find_expired(KeyProbe *probe, Relation rel, Relation indexrel,
+						 KeyIndex *index, const Key *key, ItemPointer self,
+						 List **found);
+static bool matches(Relation indexrel, const KeyIndex *index, const Key *existing,
+					const Key *key);
+static bool wait_for_other(const SnapshotData *dirty, Relation rel,
+						   ItemPointer tid, const KeyIndex *index);
+
+/*
+ * Prepares the probes of a table in the current memory context, which has to
+ * live as long as they are used.
+ */
+KeyProbe *
+ttl_docs_key_probe(Relation rel, const Collection *collection)
+{
+	KeyProbe   *probe = palloc0(sizeof(KeyProbe));
+	List	   *indexes = RelationGetIndexList(rel);
+	ListCell   *lc;
+
+	probe->collection = *collection;
+	probe->context = CurrentMemoryContext;
+	foreach(lc, indexes)
+	{
+		Relation	index = index_open(lfirst_oid(lc), AccessShareLock);
+
+		if ((index->rd_index->indisunique || index->rd_index->indisexclusion) &&
+			index->rd_index->indisready)
+			probe->indexes = lappend(probe->indexes, make_key_index(rel, index));
+		index_close(index, NoLock);
+	}
+	list_free(indexes);
+	if (probe->indexes != NIL)
+		probe->estate = CreateExecutorState();
+	return probe;
+}
+
+static KeyIndex *
+make_key_index(Relation rel, Relation index)
+{
+	KeyIndex   *key = palloc0(sizeof(KeyIndex));
+	TupleDesc	tupdesc = RelationGetDescr(rel);
+	int			member = -1;
+
+	key->indexid = RelationGetRelid(index);
+	key->info = BuildIndexInfo(index);
+	if (key->info->ii_ExclusionOps != NULL)
+	{
+		key->procs = key->info->ii_ExclusionProcs;
+		key->strategies = key->info->ii_ExclusionStrats;
+	}
+	else
+	{
+		BuildSpeculativeIndexInfo(index, key->info);
+		key->procs = key->info->ii_UniqueProcs;
+		key->strategies = key->info->ii_UniqueStrats;
+	}
+	key->waits = index->rd_index->indimmediate;
+	key->columns = columns_of(key->info);
+	while ((member = bms_next_member(key->columns, member)) >= 0)
+	{
+		AttrNumber	attno = member + FirstLowInvalidHeapAttributeNumber;
+
+		/* a whole-row reference depends on all of them */
+		if (attno == 0 ||
+			TupleDescAttr(tupdesc, attno - 1)->attgenerated != '\0')
+			key->needs_generated = tupdesc->constr != NULL &&
+				tupdesc->constr->has_generated_stored;
+	}
+	return key;
+}
+
+static Bitmapset *
+columns_of(const IndexInfo *info)
+{
+	Bitmapset  *columns = NULL;
+
+	for (int i = 0; i < info->ii_NumIndexKeyAttrs; i++)
+		if (info->ii_IndexAttrNumbers[i] != 0)
+			columns = bms_add_member(columns, info->ii_IndexAttrNumbers[i] -
+									 FirstLowInvalidHeapAttributeNumber);
+	pull_varattnos((Node *) info->ii_Expressions, 1, &columns);
+	pull_varattnos((Node *) info->ii_Predicate, 1, &columns);
+	return columns;
+}
+
+/*
+ * Deletes the expired documents that hold a key of the new row.  For an UPDATE,
+ * oldtuple is the row that it replaces.
+ */
+void
+ttl_docs_free_keys(KeyProbe *probe, Relation rel, HeapTuple newtuple,
+				   HeapTuple oldtuple)
+{
+	List	   *affected = NIL;
+	bool		needs_generated = false;
+	TupleTableSlot *slot;
+	ListCell   *lc;
+
+	foreach(lc, probe->indexes)
+	{
+		KeyIndex   *index = lfirst(lc);
+
+		if (oldtuple != NULL && !changes_key(index, rel, newtuple, oldtuple))
+			continue;
+		affected = lappend(affected, index);
+		needs_generated |= index->needs_generated;
+	}
+	if (affected == NIL ||
+		ttl_docs_nothing_expired(rel, &probe->collection, ttl_docs_clock()))
+		return;
+
+	slot = MakeSingleTupleTableSlot(RelationGetDescr(rel), &TTSOpsHeapTuple);
+	ExecStoreHeapTuple(newtuple, slot, false);
+	if (needs_generated)
+		compute_generated(probe, rel, slot, oldtuple != NULL);
+	foreach(lc, affected)
+		free_key(probe, rel, lfirst(lc), slot,
+				 oldtuple != NULL ? &oldtuple->t_self : NULL);
+	ExecDropSingleTupleTableSlot(slot);
+	ResetPerTupleExprContext(probe->estate);
+	list_free(affected);
+}
+
+/* Does an UPDATE change a column that the constraint depends on? */
+static bool
+changes_key(const KeyIndex *key, Relation rel, HeapTuple newtuple,
+			HeapTuple oldtuple)
+{
+	TupleDesc	tupdesc = RelationGetDescr(rel);
+	int			member = -1;
+
+	if (key->needs_generated)
+		return true;
+	while ((member = bms_next_member(key->columns, member)) >= 0)
+	{
+		AttrNumber	attno = member + FirstLowInvalidHeapAttributeNumber;
+		Form_pg_attribute att;
+		bool		new_isnull;
+		bool		old_isnull;
+		Datum		new_value;
+		Datum		old_value;
+
+		if (attno <= 0)
+			return true;
+		att = TupleDescAttr(tupdesc, attno - 1);
+		new_value = heap_getattr(newtuple, attno, tupdesc, &new_isnull);
+		old_value = heap_getattr(oldtuple, attno, tupdesc, &old_isnull);
+		if (new_isnull != old_isnull ||
+			(!new_isnull && !datumIsEqual(new_value, old_value, att->attbyval,
+										  att->attlen)))
+			return true;
+	}
+	return false;
+}
+
+/* Fills in the stored generated columns of a scratch copy of the row. */
+static void
+compute_generated(KeyProbe *probe, Relation rel, TupleTableSlot *slot,
+				  bool is_update)
+{
+	MemoryContext caller = MemoryContextSwitchTo(probe->estate->es_query_cxt);
+	ResultRelInfo *relinfo = makeNode(ResultRelInfo);
+
+	InitResultRelInfo(relinfo, rel, 1, NULL, 0);
+	MemoryContextSwitchTo(caller);
+	/* all of them, as core does for a table with BEFORE UPDATE triggers */
+	(void) is_update;
+	ExecComputeStoredGenerated(relinfo, probe->estate, slot, CMD_INSERT);
+}
+
+/* Frees the key of the row in one index. */
+static void
+free_key(KeyProbe *probe, Relation rel, KeyIndex *index, TupleTableSlot *slot,
+		 ItemPointer self)
+{
+	Relation	indexrel;
+	Key			key;
+	bool		again;
+
+	if (!form_key(probe, index, rel, slot, &key))
+		return;
+	indexrel = index_open(index->indexid, RowExclusiveLock);
+	do
+	{
+		List	   *found = NIL;
+		ListCell   *lc;
+
+		CHECK_FOR_INTERRUPTS();
+		again = find_expired(probe, rel, indexrel, index, &key, self, &found);
+		if (again)
+			continue;
+		foreach(lc, found)
+			again |= ttl_docs_delete_expired(rel, &probe->collection,
+											 lfirst(lc)) == DELETE_CHANGED;
+		list_free_deep(found);
+	} while (again);
+	index_close(indexrel, NoLock);
+}
+
+/*
+ * Computes the key of the row; false if the constraint does not apply to it,
+ * because of its predicate or of a NULL.
+ */
+static bool
+form_key(KeyProbe *probe, KeyIndex *index, Relation rel, TupleTableSlot *slot,
+		 Key *key)
+{
+	IndexInfo  *info = index->info;
+	ExprContext *econtext = GetPerTupleExprContext(probe->estate);
+	MemoryContext caller = MemoryContextSwitchTo(probe->context);
+	bool		applies = true;
+
+	(void) rel;
+	econtext->ecxt_scantuple = slot;
+	if (info->ii_Predicate != NIL)
+	{
+		if (info->ii_PredicateState == NULL)
+			info->ii_PredicateState = ExecPrepareQual(info->ii_Predicate,
+													  probe->estate);
+		applies = ExecQual(info->ii_PredicateState, econtext);
+	}
+	MemoryContextSwitchTo(caller);
+	if (!applies)
+		return false;
+	FormIndexDatum(info, slot, probe->estate, key->values, key->isnull);
+	for (int i = 0; i < info->ii_NumIndexKeyAttrs && !info->ii_NullsNotDistinct; i++)
+		if (key->isnull[i])
+			return false;
+	return true;
+}
+
+/*
+ * Collects the expired documents that conflict with a key.  Returns true if it
+ * had to wait for another transaction, and the search has to begin anew.
+ */
+static bool
+find_expired(KeyProbe *probe, Relation rel, Relation indexrel, KeyIndex *index,
+			 const Key *key, ItemPointer self, List **found)
+{
+	int			nkeys = index->info->ii_NumIndexKeyAttrs;
+	ExpiryBounds bounds = ttl_docs_bounds(&probe->collection.settings,
+										  ttl_docs_clock());
+	ExprContext *econtext = GetPerTupleExprContext(probe->estate);
+	TupleTableSlot *row = table_slot_create(rel, NULL);
+	TupleTableSlot *new_row = econtext->ecxt_scantuple;
+	ScanKeyData scankeys[INDEX_MAX_KEYS];
+	SnapshotData dirty;
+	IndexScanDesc scan;
+	bool		waited = false;
+
+	for (int i = 0; i < nkeys; i++)
+		ScanKeyEntryInitialize(&scankeys[i],
+							   key->isnull[i] ? SK_ISNULL | SK_SEARCHNULL : 0,
+							   i + 1, index->strategies[i], InvalidOid,
+							   indexrel->rd_indcollation[i], index->procs[i],
+							   key->values[i]);
+	InitDirtySnapshot(dirty);
+	econtext->ecxt_scantuple = row;
+	scan = compat_index_beginscan(rel, indexrel, &dirty, nkeys);
+	index_rescan(scan, scankeys, nkeys, NULL, 0);
+	while (!waited && index_getnext_slot(scan, ForwardScanDirection, row))
+	{
+		Key			existing;
+		bool		ts_isnull;
+		bool		inherits;
+		Datum		ts;
+		Datum		ttl;
+
+		if (self != NULL && ItemPointerEquals(self, &row->tts_tid))
+			continue;
+		if (scan->xs_recheck)
+		{
+			FormIndexDatum(index->info, row, probe->estate, existing.values,
+						   existing.isnull);
+			if (!matches(indexrel, index, &existing, key))
+				continue;
+		}
+		if (TransactionIdIsValid(dirty.xmin) || TransactionIdIsValid(dirty.xmax))
+		{
+			if (!index->waits)
+				continue;
+			/* not while we are in the index */
+			index_endscan(scan);
+			scan = NULL;
+			waited = wait_for_other(&dirty, rel, &row->tts_tid, index);
+			break;
+		}
+		ts = slot_getattr(row, probe->collection.ts, &ts_isnull);
+		ttl = slot_getattr(row, probe->collection.ttl, &inherits);
+		if (!ts_isnull &&
+			ttl_docs_is_expired(&bounds, DatumGetTimestampTz(ts), inherits,
+								inherits ? 0 : DatumGetInt32(ttl)))
+		{
+			ItemPointer tid = palloc(sizeof(ItemPointerData));
+
+			ItemPointerCopy(&row->tts_tid, tid);
+			*found = lappend(*found, tid);
+		}
+	}
+	if (scan != NULL)
+		index_endscan(scan);
+	econtext->ecxt_scantuple = new_row;
+	ExecDropSingleTupleTableSlot(row);
+	return waited;
+}
+
+/* For a lossy index: do the two keys conflict indeed? */
+static bool
+matches(Relation indexrel, const KeyIndex *index, const Key *existing,
+		const Key *key)
+{
+	for (int i = 0; i < index->info->ii_NumIndexKeyAttrs; i++)
+	{
+		if (existing->isnull[i] || key->isnull[i])
+		{
+			if (existing->isnull[i] != key->isnull[i])
+				return false;
+			continue;
+		}
+		if (!DatumGetBool(OidFunctionCall2Coll(index->procs[i],
+											   indexrel->rd_indcollation[i],
+											   existing->values[i],
+											   key->values[i])))
+			return false;
+	}
+	return true;
+}
+
+/* Waits for the transaction that is at a row of the same key. */
+static bool
+wait_for_other(const SnapshotData *dirty, Relation rel, ItemPointer tid,
+			   const KeyIndex *index)
+{
+	TransactionId other = TransactionIdIsValid(dirty->xmin) ?
+		dirty->xmin : dirty->xmax;
+
+	if (dirty->speculativeToken != 0)
+		SpeculativeInsertionWait(dirty->xmin, dirty->speculativeToken);
+	else
+		XactLockTableWait(other, rel, tid,
+						  index->info->ii_ExclusionOps != NULL ?
+						  XLTW_RecheckExclusionConstr : XLTW_InsertIndex);
+	return true;
+}

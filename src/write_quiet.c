@@ -1,0 +1,207 @@
+/*-------------------------------------------------------------------------
+ *
+ * write_quiet.c
+ *		Knows when nothing in a table can be expired, so that a write need
+ *		not look for expired documents that hold its keys.
+ *
+ * The purge index is ordered by due time, so its first entries tell the
+ * earliest time at which a document can expire.  If that is yet to come,
+ * nothing is expired; and since the shortest ttl is one second, nothing that
+ * is written from now on will be for a second.  So one look serves all writes
+ * of the next half second.
+ *
+ * That holds for stamps that the clock gave.  Replication and restores bring
+ * theirs, and a session may have moved its clock; whoever writes such a stamp
+ * counts a generation up in shared memory, and looks of an older generation no
+ * longer count.  A session that has moved its clock always looks for itself.
+ *
+ * Entries of rows that are dead to everybody are passed over, but not for
+ * long: after a large purge there may be many until VACUUM comes, and then the
+ * answer is that we do not know.  It is the same with a BRIN index, which has
+ * no first entry.  Not knowing costs a probe of each unique index.
+ *
+ * Shared memory: one counter, atomic, so there is no lock.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/relscan.h"
+#include "access/table.h"
+#include "access/tableam.h"
+#include "access/visibilitymap.h"
+#include "catalog/pg_type.h"
+#include "executor/tuptable.h"
+#include "miscadmin.h"
+#include "port/atomics.h"
+#include "storage/bufmgr.h"
+#include "storage/ipc.h"
+#include "storage/shmem.h"
+#include "utils/fmgroids.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+#include "utils/timestamp.h"
+
+#include "ttl_docs.h"
+
+#define QUIET_PERIOD	(USECS_PER_SEC / 2)
+#define MAX_DEAD_ENTRIES	100
+
+static pg_atomic_uint64 *stamp_generation = NULL;
+static shmem_request_hook_type next_shmem_request_hook = NULL;
+static shmem_startup_hook_type next_shmem_startup_hook = NULL;
+
+static void request_shmem(void);
+static void startup_shmem(void);
+static bool look(Relation rel, const Collection *collection, TimestampTz clock);
+static bool first_slot(Relation rel, Relation index, int64 from, int64 to,
+					   bool *found, int64 *slot);
+
+void
+ttl_docs_quiet_init(void)
+{
+	next_shmem_request_hook = shmem_request_hook;
+	shmem_request_hook = request_shmem;
+	next_shmem_startup_hook = shmem_startup_hook;
+	shmem_startup_hook = startup_shmem;
+}
+
+static void
+request_shmem(void)
+{
+	if (next_shmem_request_hook)
+		next_shmem_request_hook();
+	RequestAddinShmemSpace(MAXALIGN(sizeof(pg_atomic_uint64)));
+}
+
+static void
+startup_shmem(void)
+{
+	bool		found;
+
+	if (next_shmem_startup_hook)
+		next_shmem_startup_hook();
+	stamp_generation = ShmemInitStruct("ttl_docs stamps",
+									   sizeof(pg_atomic_uint64), &found);
+	if (!found)
+		pg_atomic_init_u64(stamp_generation, 0);
+}
+
+/* Somebody writes a stamp that is not the clock's. */
+void
+ttl_docs_note_foreign_stamp(void)
+{
+	pg_atomic_fetch_add_u64(stamp_generation, 1);
+}
+
+/*
+ * Is it certain that no document of this very table (not its partitions) is
+ * expired?
+ */
+bool
+ttl_docs_nothing_expired(Relation rel, const Collection *collection,
+						 TimestampTz clock)
+{
+	const CollectionSettings *settings = &collection->settings;
+	Oid			relid = RelationGetRelid(rel);
+	uint64		generation;
+	TimestampTz since;
+
+	if (!settings->on && settings->written_floor == DT_NOBEGIN &&
+		settings->due_floor == DT_NOBEGIN)
+		return true;
+	if (ttl_docs_clock_offset != 0)
+		return look(rel, collection, clock);
+
+	generation = pg_atomic_read_u64(stamp_generation);
+	since = ttl_docs_quiet_since(relid, generation);
+	if (since != DT_NOBEGIN && clock >= since && clock < since + QUIET_PERIOD)
+		return true;
+	if (!look(rel, collection, clock))
+		return false;
+	ttl_docs_set_quiet(relid, clock, generation);
+	return true;
+}
+
+/* Looks at the first entries of the purge index. */
+static bool
+look(Relation rel, const Collection *collection, TimestampTz clock)
+{
+	Oid			indexid;
+	Relation	index;
+	ExpiryBounds bounds;
+	bool		known;
+	bool		has_inheriting;
+	bool		has_own;
+	int64		first_inheriting = 0;
+	int64		first_own = 0;
+
+	if (collection->settings.indexing != INDEXING_CONSISTENT)
+		return false;
+	indexid = ttl_docs_purge_index(rel, INDEXING_CONSISTENT);
+	if (!OidIsValid(indexid))
+		return false;
+	index = index_open(indexid, AccessShareLock);
+	/* stamps lie within 2^43 seconds of zero: the ranges are far apart */
+	known = first_slot(rel, index, PG_INT64_MIN, -(SLOT_INHERITING_OFFSET / 2),
+					   &has_inheriting, &first_inheriting) &&
+		first_slot(rel, index, -(SLOT_INHERITING_OFFSET / 2), PG_INT64_MAX,
+				   &has_own, &first_own);
+	index_close(index, AccessShareLock);
+	if (!known)
+		return false;
+
+	/* what the next half second brings, too */
+	bounds = ttl_docs_bounds(&collection->settings, clock + QUIET_PERIOD);
+	return ttl_docs_nothing_due(&bounds, has_inheriting, first_inheriting,
+								has_own, first_own);
+}
+
+/*
+ * Finds the first slot from..to of a row that is not dead to everybody; false
+ * if it gave up.  The slot is taken from the index entry: the row that it
+ * leads to may have moved on within its HOT chain.
+ */
+static bool
+first_slot(Relation rel, Relation index, int64 from, int64 to,
+		   bool *found, int64 *slot)
+{
+	ScanKeyData keys[2];
+	SnapshotData non_vacuumable;
+	IndexScanDesc scan;
+	TupleTableSlot *row = table_slot_create(rel, NULL);
+	Buffer		vmbuffer = InvalidBuffer;
+	int			dead = 0;
+	ItemPointer tid;
+
+	*found = false;
+	InitNonVacuumableSnapshot(non_vacuumable, GlobalVisTestFor(rel));
+	ScanKeyInit(&keys[0], 1, BTGreaterEqualStrategyNumber, F_INT8GE,
+				Int64GetDatum(from));
+	ScanKeyInit(&keys[1], 1, BTLessStrategyNumber, F_INT8LT, Int64GetDatum(to));
+	scan = compat_index_beginscan(rel, index, &non_vacuumable, lengthof(keys));
+	scan->xs_want_itup = true;
+	index_rescan(scan, keys, lengthof(keys), NULL, 0);
+	while (!*found && dead < MAX_DEAD_ENTRIES &&
+		   (tid = index_getnext_tid(scan, ForwardScanDirection)) != NULL)
+	{
+		bool		isnull;
+
+		if (!VM_ALL_VISIBLE(rel, ItemPointerGetBlockNumber(tid), &vmbuffer) &&
+			!index_fetch_heap(scan, row))
+		{
+			dead++;
+			continue;
+		}
+		ExecClearTuple(row);
+		*slot = DatumGetInt64(index_getattr(scan->xs_itup, 1, scan->xs_itupdesc,
+											&isnull));
+		*found = !isnull;
+	}
+	if (BufferIsValid(vmbuffer))
+		ReleaseBuffer(vmbuffer);
+	index_endscan(scan);
+	ExecDropSingleTupleTableSlot(row);
+	return dead < MAX_DEAD_ENTRIES;
+}

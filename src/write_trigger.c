@@ -1,0 +1,376 @@
+/*-------------------------------------------------------------------------
+ *
+ * write_trigger.c
+ *		The row trigger of collections: stamps, validates, judges, frees keys.
+ *
+ * It fires BEFORE INSERT, UPDATE and DELETE, after all other BEFORE ROW
+ * triggers, so it sees the row as it will be stored.  By then core has locked
+ * the old row and waited for whoever had it.
+ *
+ * Judging.  Writes are judged at the clock: a document that expired after the
+ * query's snapshot was taken (during a wait, in an old transaction, or just
+ * now) is to a write what a row is that was deleted since.  READ COMMITTED
+ * skips it; the higher levels raise a serialization failure.  So do ON CONFLICT
+ * DO UPDATE and MERGE at every level: skipping would lose the new document
+ * without a word, and the statement that is tried again inserts it.
+ *
+ * Stamping.  _ts is the clock, _ttl comes from the document, _slot from both.
+ * What the client sent for them does not matter, with two exceptions that keep
+ * the stamps they bring: replication (session_replication_role = replica, in
+ * which logical replication applies; we fire ALWAYS, to free keys), and a
+ * restore into a table that has its triggers, which is INSERT and COPY FROM by
+ * the owner or a superuser under row_security = off, as pg_dump writes it.
+ * The slot is computed in any case.
+ *
+ * A document that an UPDATE leaves alone is not looked at, nor detoasted.
+ *
+ * What the trigger works out for a table (WriteState) is kept with the call
+ * for the duration of the query.  Settings cannot change meanwhile: changing
+ * them takes a lock that conflicts with the query's, and is refused in the
+ * same session while the table is in use.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "access/xact.h"
+#include "commands/trigger.h"
+#include "fmgr.h"
+#include "nodes/plannodes.h"
+#include "parser/parsetree.h"
+#include "utils/datum.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+#include "utils/timestamp.h"
+
+#include "ttl_docs.h"
+
+PG_FUNCTION_INFO_V1(ttl_docs_write_document);
+
+typedef struct WriteState
+{
+	Oid			relid;
+	Collection	collection;
+	bool		keeps_insert_stamps;	/* a restore */
+	KeyProbe   *keys;
+} WriteState;
+
+static WriteState *write_state(FunctionCallInfo fcinfo, TriggerData *trigdata);
+static HeapTuple before_insert(WriteState *state, TriggerData *trigdata);
+static HeapTuple before_update(WriteState *state, TriggerData *trigdata);
+static HeapTuple before_delete(WriteState *state, TriggerData *trigdata);
+static bool is_expired_now(WriteState *state, Relation rel, HeapTuple tuple);
+static HeapTuple too_late(Relation rel);
+static bool is_arm_of_upsert(Oid relid);
+static bool plan_may_be_arm(Plan *plan, PlannedStmt *stmt, Oid relid);
+static int32 new_ttl(WriteState *state, Relation rel, HeapTuple tuple,
+					 HeapTuple oldtuple, bool *inherits);
+static bool same_document(Datum a, bool a_isnull, Datum b, bool b_isnull);
+static HeapTuple stamp(WriteState *state, Relation rel, HeapTuple tuple,
+					   TimestampTz ts, bool inherits, int32 ttl);
+static HeapTuple keep_stamp(WriteState *state, Relation rel, HeapTuple tuple,
+							bool keep_ttl);
+static bool in_replica_role(void);
+
+/*
+ * write_document(): the trigger function
+ */
+Datum
+ttl_docs_write_document(PG_FUNCTION_ARGS)
+{
+	TriggerData *trigdata = (TriggerData *) fcinfo->context;
+	WriteState *state;
+	HeapTuple	result;
+
+	ttl_docs_require_preload();
+	if (!CALLED_AS_TRIGGER(fcinfo) ||
+		!TRIGGER_FIRED_BEFORE(trigdata->tg_event) ||
+		!TRIGGER_FIRED_FOR_ROW(trigdata->tg_event))
+		ereport(ERROR,
+				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+				 errmsg("function %s.%s() works only as the trigger of a collection",
+						TTL_DOCS_SCHEMA, TTL_DOCS_TRIGGER_FUNCTION),
+				 errhint("Make the table a collection with ttl_docs.adopt().")));
+
+	state = write_state(fcinfo, trigdata);
+	if (TRIGGER_FIRED_BY_INSERT(trigdata->tg_event))
+		result = before_insert(state, trigdata);
+	else if (TRIGGER_FIRED_BY_UPDATE(trigdata->tg_event))
+		result = before_update(state, trigdata);
+	else
+		result = before_delete(state, trigdata);
+	return PointerGetDatum(result);
+}
+
+static WriteState *
+write_state(FunctionCallInfo fcinfo, TriggerData *trigdata)
+{
+	WriteState *state = fcinfo->flinfo->fn_extra;
+	Relation	rel = trigdata->tg_relation;
+	Collection	collection;
+	MemoryContext caller;
+
+	if (state != NULL && state->relid == RelationGetRelid(rel))
+		return state;
+
+	if (!ttl_docs_collection(RelationGetRelid(rel), &collection) ||
+		collection.ts <= 0 || collection.ttl <= 0 || collection.slot <= 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("table \"%s\" has the trigger of a collection, but is none",
+						RelationGetRelationName(rel)),
+				 errdetail("A restore without security labels leaves such a table."),
+				 errhint("Call ttl_docs.adopt() to make it a collection, or drop the trigger \"%s\".",
+						 trigdata->tg_trigger->tgname)));
+
+	caller = MemoryContextSwitchTo(fcinfo->flinfo->fn_mcxt);
+	state = palloc0(sizeof(WriteState));
+	state->relid = RelationGetRelid(rel);
+	state->collection = collection;
+	state->keeps_insert_stamps = ttl_docs_acts_for_backup(collection.root);
+	state->keys = ttl_docs_key_probe(rel, &collection);
+	MemoryContextSwitchTo(caller);
+	fcinfo->flinfo->fn_extra = state;
+	return state;
+}
+
+static HeapTuple
+before_insert(WriteState *state, TriggerData *trigdata)
+{
+	Relation	rel = trigdata->tg_relation;
+	HeapTuple	tuple = trigdata->tg_trigtuple;
+
+	if (in_replica_role())
+		tuple = keep_stamp(state, rel, tuple, true);
+	else if (state->keeps_insert_stamps)
+		tuple = keep_stamp(state, rel, tuple, false);
+	else
+	{
+		bool		inherits;
+		int32		ttl = new_ttl(state, rel, tuple, NULL, &inherits);
+
+		tuple = stamp(state, rel, tuple,
+					  ttl_docs_new_stamp(&state->collection.settings,
+										 ttl_docs_clock(), inherits, ttl),
+					  inherits, ttl);
+	}
+	ttl_docs_free_keys(state->keys, rel, tuple, NULL);
+	return tuple;
+}
+
+static HeapTuple
+before_update(WriteState *state, TriggerData *trigdata)
+{
+	Relation	rel = trigdata->tg_relation;
+	HeapTuple	oldtuple = trigdata->tg_trigtuple;
+	HeapTuple	tuple = trigdata->tg_newtuple;
+
+	if (in_replica_role())
+		tuple = keep_stamp(state, rel, tuple, true);
+	else
+	{
+		bool		inherits;
+		int32		ttl;
+
+		if (is_expired_now(state, rel, oldtuple))
+			return too_late(rel);
+		ttl = new_ttl(state, rel, tuple, oldtuple, &inherits);
+		tuple = stamp(state, rel, tuple,
+					  ttl_docs_new_stamp(&state->collection.settings,
+										 ttl_docs_clock(), inherits, ttl),
+					  inherits, ttl);
+	}
+	ttl_docs_free_keys(state->keys, rel, tuple, oldtuple);
+	return tuple;
+}
+
+static HeapTuple
+before_delete(WriteState *state, TriggerData *trigdata)
+{
+	if (!in_replica_role() && !ttl_docs_is_purging() &&
+		is_expired_now(state, trigdata->tg_relation, trigdata->tg_trigtuple))
+		return too_late(trigdata->tg_relation);
+	return trigdata->tg_trigtuple;
+}
+
+static bool
+is_expired_now(WriteState *state, Relation rel, HeapTuple tuple)
+{
+	TupleDesc	tupdesc = RelationGetDescr(rel);
+	ExpiryBounds bounds;
+	bool		ts_isnull;
+	bool		inherits;
+	Datum		ts = heap_getattr(tuple, state->collection.ts, tupdesc, &ts_isnull);
+	Datum		ttl = heap_getattr(tuple, state->collection.ttl, tupdesc, &inherits);
+
+	if (ts_isnull)
+		return false;
+	bounds = ttl_docs_bounds(&state->collection.settings, ttl_docs_clock());
+	return ttl_docs_is_expired(&bounds, DatumGetTimestampTz(ts), inherits,
+							   inherits ? 0 : DatumGetInt32(ttl));
+}
+
+/* The answer to a write that reaches a document after it has expired. */
+static HeapTuple
+too_late(Relation rel)
+{
+	if (IsolationUsesXactSnapshot())
+		ereport(ERROR,
+				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+				 errmsg("could not serialize access due to a document that expired meanwhile")));
+	if (is_arm_of_upsert(RelationGetRelid(rel)))
+		ereport(ERROR,
+				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+				 errmsg("could not update a document that expired meanwhile"),
+				 errhint("The statement inserts it anew when it is tried again.")));
+	return NULL;
+}
+
+/*
+ * Does the row come from ON CONFLICT DO UPDATE or from MERGE?  A trigger is
+ * not told, but the innermost running query is the one that fires it.
+ */
+static bool
+is_arm_of_upsert(Oid relid)
+{
+	LiveQuery  *query = ttl_docs_running_query();
+	ListCell   *lc;
+
+	if (query == NULL)
+		return false;
+	if (plan_may_be_arm(query->stmt->planTree, query->stmt, relid))
+		return true;
+	/* data-modifying CTEs are subplans, with ModifyTable at their top */
+	foreach(lc, query->stmt->subplans)
+		if (plan_may_be_arm(lfirst(lc), query->stmt, relid))
+			return true;
+	return false;
+}
+
+/*
+ * Could that plan have fired the trigger by such an arm?  Where a statement
+ * both updates and upserts a table, the answer that loses nothing is yes.
+ */
+static bool
+plan_may_be_arm(Plan *plan, PlannedStmt *stmt, Oid relid)
+{
+	ModifyTable *modify = (ModifyTable *) plan;
+	ListCell   *lc;
+
+	if (plan == NULL || !IsA(plan, ModifyTable))
+		return false;
+	if (modify->operation != CMD_MERGE &&
+		(modify->operation != CMD_INSERT ||
+		 modify->onConflictAction != ONCONFLICT_UPDATE))
+		return false;
+	foreach(lc, modify->resultRelations)
+	{
+		RangeTblEntry *rte = rt_fetch(lfirst_int(lc), stmt->rtable);
+		Collection	target;
+		Collection	fired;
+
+		/* partitions are routed to, so compare roots */
+		if (rte->relid == relid ||
+			(ttl_docs_collection(rte->relid, &target) &&
+			 ttl_docs_collection(relid, &fired) && target.root == fired.root))
+			return true;
+	}
+	return false;
+}
+
+/* The ttl of the new row; an error if TTL is on and it is not valid. */
+static int32
+new_ttl(WriteState *state, Relation rel, HeapTuple tuple, HeapTuple oldtuple,
+		bool *inherits)
+{
+	TupleDesc	tupdesc = RelationGetDescr(rel);
+	JsonbValue	offending;
+	Datum		doc;
+	bool		isnull;
+	int32		ttl;
+
+	doc = heap_getattr(tuple, state->collection.doc, tupdesc, &isnull);
+	if (oldtuple != NULL)
+	{
+		bool		old_isnull;
+		Datum		old_doc = heap_getattr(oldtuple, state->collection.doc,
+										   tupdesc, &old_isnull);
+		Datum		old_ttl = heap_getattr(oldtuple, state->collection.ttl,
+										   tupdesc, inherits);
+
+		if (same_document(doc, isnull, old_doc, old_isnull) &&
+			(*inherits || DatumGetInt32(old_ttl) != TTL_INVALID))
+			return *inherits ? 0 : DatumGetInt32(old_ttl);
+	}
+
+	*inherits = true;
+	if (isnull)
+		return 0;
+	ttl = ttl_docs_document_ttl(DatumGetJsonbP(doc), inherits, &offending);
+	if (ttl == TTL_INVALID && !*inherits && state->collection.settings.on)
+		ttl_docs_report_invalid_ttl(&offending);
+	return ttl;
+}
+
+/* To the byte, as stored: an update that leaves it alone hands it on so. */
+static bool
+same_document(Datum a, bool a_isnull, Datum b, bool b_isnull)
+{
+	if (a_isnull || b_isnull)
+		return a_isnull && b_isnull;
+	return datumIsEqual(a, b, false, -1);
+}
+
+/* The row with its system columns set. */
+static HeapTuple
+stamp(WriteState *state, Relation rel, HeapTuple tuple, TimestampTz ts,
+	  bool inherits, int32 ttl)
+{
+	const Collection *collection = &state->collection;
+	int			columns[3] = {collection->ts, collection->ttl, collection->slot};
+	Datum		values[3];
+	bool		nulls[3] = {false, inherits, false};
+	int64		slot = 0;
+
+	nulls[2] = !ttl_docs_slot(ts, inherits, ttl,
+							  collection->settings.default_ttl, &slot);
+	values[0] = TimestampTzGetDatum(ts);
+	values[1] = Int32GetDatum(ttl);
+	values[2] = Int64GetDatum(slot);
+	if (ttl_docs_clock_offset != 0)
+		ttl_docs_note_foreign_stamp();
+	return heap_modify_tuple_by_cols(tuple, RelationGetDescr(rel), 3, columns,
+									 values, nulls);
+}
+
+/* The row with the stamp that it brings, and the ttl where that is kept too. */
+static HeapTuple
+keep_stamp(WriteState *state, Relation rel, HeapTuple tuple, bool keep_ttl)
+{
+	TupleDesc	tupdesc = RelationGetDescr(rel);
+	bool		ts_isnull;
+	bool		inherits;
+	Datum		ts = heap_getattr(tuple, state->collection.ts, tupdesc, &ts_isnull);
+	int32		ttl;
+
+	if (keep_ttl)
+	{
+		Datum		kept = heap_getattr(tuple, state->collection.ttl, tupdesc,
+										&inherits);
+
+		ttl = inherits ? 0 : DatumGetInt32(kept);
+	}
+	else
+		ttl = new_ttl(state, rel, tuple, NULL, &inherits);
+	ttl_docs_note_foreign_stamp();
+	return stamp(state, rel, tuple,
+				 ts_isnull ? ttl_docs_clock() : DatumGetTimestampTz(ts),
+				 inherits, ttl);
+}
+
+static bool
+in_replica_role(void)
+{
+	return SessionReplicationRole == SESSION_REPLICATION_ROLE_REPLICA;
+}

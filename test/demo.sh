@@ -1,0 +1,81 @@
+#!/usr/bin/env bash
+# Shows documents expiring, on a PostgreSQL of its own that it leaves running.
+#
+#	test/demo.sh        starts afresh ("make demo")
+#	test/demo.sh stop   stops that server and removes it ("make demo-stop")
+#
+# The server has a directory per user, always under the same name, so that the next
+# demo and "stop" find it.
+set -uo pipefail
+
+# shellcheck source=test/env.sh
+source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
+
+readonly DEMO_NAME=ttl_docs-demo-$EUID
+readonly DATABASE=demo
+SCRATCH=
+
+# Ends an earlier demo of this user.  A directory of that name that belongs to
+# somebody else is none.
+remove_demo() {
+	local parent directory pid
+	for parent in $(scratch_parents); do
+		directory=$parent/$DEMO_NAME
+		[[ -d $directory && ! -L $directory && $(stat -c %U "$directory") == "$SERVER_USER" ]] || continue
+		if pid=$(server_pid "$directory/data"); then
+			say "stopping the demo server, process $pid"
+			# Fast shutdown: sessions that are open end, too.
+			kill -INT "$pid"
+			for _ in {1..100}; do
+				server_pid "$directory/data" >/dev/null || break
+				sleep 0.1
+			done
+			! server_pid "$directory/data" >/dev/null || die "the demo server of $directory does not stop"
+		fi
+		rm -rf "$directory"
+	done
+}
+
+# Until all is shown, a failure or ^C takes everything away again.
+leave_nothing() {
+	if [[ -n $SCRATCH ]]; then
+		cd / && remove_demo
+	fi
+}
+
+become_unprivileged
+if [[ ${1:-} == stop ]]; then
+	remove_demo
+	exit
+fi
+
+require_tools build
+# The user that runs servers may have come with the packages.
+become_unprivileged
+remove_demo
+trap leave_nothing EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM HUP
+
+make_scratch "$DEMO_NAME"
+private_postgres ''
+rm -rf "$SCRATCH/source"
+echo "shared_preload_libraries = 'ttl_docs'" | as_server tee "$SCRATCH/demo.conf" >/dev/null
+start_server "$SCRATCH/demo.conf"
+
+connect=(-h "$SOCKET_DIR" -p 5432 -U postgres)
+"$PG_BIN/createdb" "${connect[@]}" "$DATABASE" || die "could not create a database"
+say ""
+"$PG_BIN/psql" "${connect[@]}" -d "$DATABASE" -X -q -a -P pager=off -v ON_ERROR_STOP=1 \
+	-f "$REPO/test/demo.sql" ||
+	die "the demo failed; the server's last words: $(tail -n 20 "$SCRATCH/server.log")"
+trap - EXIT
+
+psql=$PG_BIN/psql
+if command -v psql >/dev/null; then
+	psql=psql
+fi
+say "" "The server goes on running.  To look around:" \
+	"    $psql ${connect[*]} $DATABASE" \
+	"To stop and remove it:" \
+	"    $(printf %q "$REPO/test/demo.sh") stop"
