@@ -46,8 +46,7 @@ typedef struct CacheEntry
 	bool		is_partition;
 	bool		has_partitions;
 	Collection	collection;
-	TimestampTz quiet_since;	/* see write_quiet.c; DT_NOBEGIN = unknown */
-	uint64		quiet_generation;
+	QuietLook	look;
 } CacheEntry;
 
 static HTAB *cache = NULL;
@@ -96,27 +95,17 @@ ttl_docs_has_own_label(Oid relid)
 	return entry != NULL && entry->has_own_label;
 }
 
-/* Since when is it known that nothing in that table is expired? */
-TimestampTz
-ttl_docs_quiet_since(Oid relid, uint64 generation)
+/*
+ * What write_quiet.c knows of a table, to be read and written on the spot:
+ * like the entry, it is good until the next catalog access.  It goes whenever
+ * the settings change.
+ */
+QuietLook *
+ttl_docs_quiet_look(Oid relid)
 {
 	CacheEntry *entry = lookup(relid);
 
-	if (entry == NULL || entry->quiet_generation != generation)
-		return DT_NOBEGIN;
-	return entry->quiet_since;
-}
-
-void
-ttl_docs_set_quiet(Oid relid, TimestampTz since, uint64 generation)
-{
-	CacheEntry *entry = lookup(relid);
-
-	if (entry != NULL)
-	{
-		entry->quiet_since = since;
-		entry->quiet_generation = generation;
-	}
+	return entry != NULL ? &entry->look : NULL;
 }
 
 /* Forgets what is known of a table, before the invalidation arrives. */
@@ -173,7 +162,7 @@ load(Oid relid, CacheEntry *entry)
 	form = (Form_pg_class) GETSTRUCT(tuple);
 	memset(entry, 0, sizeof(*entry));
 	entry->relid = relid;
-	entry->quiet_since = DT_NOBEGIN;
+	entry->look.when = DT_NOBEGIN;
 	entry->is_partition = form->relispartition;
 	entry->has_partitions = form->relkind == RELKIND_PARTITIONED_TABLE;
 	may_be = form->relkind == RELKIND_RELATION || entry->has_partitions ||

@@ -31,6 +31,7 @@
 #include "catalog/pg_trigger.h"
 #include "catalog/pg_type.h"
 #include "executor/spi.h"
+#include "miscadmin.h"
 #include "parser/parse_func.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
@@ -350,7 +351,12 @@ ttl_docs_refuse_invalid_ttl(Oid relid, const char *doc_column,
 {
 	StringInfoData sql;
 	SPIPlanPtr	plan;
+	Oid			user;
+	int			sec_context;
 
+	/* policies that are forced on the owner hide nothing from maintenance */
+	GetUserIdAndSecContext(&user, &sec_context);
+	SetUserIdAndSecContext(user, sec_context | SECURITY_NOFORCE_RLS);
 	initStringInfo(&sql);
 	appendStringInfo(&sql,
 					 "SELECT pg_catalog.count(*),"
@@ -378,6 +384,7 @@ ttl_docs_refuse_invalid_ttl(Oid relid, const char *doc_column,
 						 TTL_MAX, quote_identifier(doc_column))));
 	SPI_finish();
 	pfree(sql.data);
+	SetUserIdAndSecContext(user, sec_context);
 }
 
 /*
@@ -394,7 +401,11 @@ ttl_docs_mend_derived(Oid relid, const Collection *collection)
 	const char *doc = quote_identifier(NameStr(settings->doc_column));
 	int			nest_level = NewGUCNestLevel();
 	char	   *slot;
+	Oid			user;
+	int			sec_context;
 
+	GetUserIdAndSecContext(&user, &sec_context);
+	SetUserIdAndSecContext(user, sec_context | SECURITY_NOFORCE_RLS);
 	slot = psprintf("%s.slot(%s, %s.document_ttl(%s), %d)",
 					TTL_DOCS_SCHEMA, TTL_DOCS_TS_COLUMN, TTL_DOCS_SCHEMA, doc,
 					settings->default_ttl);
@@ -412,6 +423,7 @@ ttl_docs_mend_derived(Oid relid, const Collection *collection)
 				 TTL_DOCS_TTL_COLUMN, TTL_DOCS_SCHEMA, doc,
 				 TTL_DOCS_SLOT_COLUMN, slot);
 	AtEOXact_GUC(true, nest_level);
+	SetUserIdAndSecContext(user, sec_context);
 }
 
 /*

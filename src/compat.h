@@ -58,6 +58,13 @@
 #define COMPAT_RUN_ARGS		queryDesc, direction, count
 #endif
 
+/* Columns that any index uses; since 16, BRIN indexes are left out of it */
+#if PG_VERSION_NUM < 160000
+#define COMPAT_INDEXED_COLUMNS	INDEX_ATTR_BITMAP_ALL
+#else
+#define COMPAT_INDEXED_COLUMNS	INDEX_ATTR_BITMAP_HOT_BLOCKING
+#endif
+
 /* Functions that do not return are declared with a prefix since 18 */
 #if PG_VERSION_NUM < 180000
 #define pg_noreturn		pg_attribute_noreturn()

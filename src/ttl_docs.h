@@ -112,6 +112,14 @@ typedef struct ExpiryBounds
 	TimestampTz due;
 } ExpiryBounds;
 
+/* What a look at the purge index has shown, see write_quiet.c */
+typedef struct QuietLook
+{
+	TimestampTz when;			/* DT_NOBEGIN = never looked */
+	uint64		generation;
+	bool		quiet;
+} QuietLook;
+
 /* A query between ExecutorStart and ExecutorEnd, see access_instant.c */
 typedef struct LiveQuery LiveQuery;
 
@@ -164,8 +172,7 @@ extern void ttl_docs_cache_init(void);
 extern bool ttl_docs_collection(Oid relid, Collection *collection);
 extern bool ttl_docs_has_own_label(Oid relid);
 extern void ttl_docs_forget(Oid relid);
-extern TimestampTz ttl_docs_quiet_since(Oid relid, uint64 generation);
-extern void ttl_docs_set_quiet(Oid relid, TimestampTz since, uint64 generation);
+extern QuietLook *ttl_docs_quiet_look(Oid relid);
 
 /* collection_pieces.c */
 extern void ttl_docs_require_adoptable(Relation rel);
@@ -233,7 +240,7 @@ extern char *ttl_docs_ttl_text(const JsonbValue *value);
 
 /* write_keys.c */
 typedef struct KeyProbe KeyProbe;
-extern KeyProbe *ttl_docs_key_probe(Relation rel, const Collection *collection);
+extern KeyProbe *ttl_docs_key_probe(const Collection *collection);
 extern void ttl_docs_free_keys(KeyProbe *probe, Relation rel,
 							   HeapTuple newtuple, HeapTuple oldtuple);
 

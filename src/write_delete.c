@@ -216,13 +216,8 @@ delete_row(Relation rel, ItemPointer tid)
 				ExecARDeleteTriggers(estate, relinfo, tid, NULL, transition, false);
 				result = DELETE_DONE;
 				break;
-			case TM_SelfModified:
-			case TM_Deleted:
-			case TM_Updated:
-				/* a BEFORE trigger did something to it */
-				result = DELETE_CHANGED;
-				break;
 			default:
+				/* we have it locked, so a BEFORE trigger did something to it */
 				break;
 		}
 	}

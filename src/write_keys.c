@@ -20,8 +20,9 @@
  * stored generated columns are not there yet in a BEFORE trigger; they are
  * computed into a scratch row where a constraint needs one.
  *
- * Most of the time nothing is expired, and write_quiet.c knows it without a
- * probe.
+ * Most writes need no probe, and do not even look at the indexes: an UPDATE
+ * that changes no indexed column, and any write while write_quiet.c knows that
+ * nothing is expired.
  *
  *-------------------------------------------------------------------------
  */
@@ -64,9 +65,11 @@ typedef struct KeyIndex
 struct KeyProbe
 {
 	Collection	collection;
+	MemoryContext context;		/* lives as long as the query */
+	bool		is_open;		/* the rest is there only when first needed */
 	List	   *indexes;
 	EState	   *estate;
-	MemoryContext context;
+	ResultRelInfo *relinfo;		/* for generated columns */
 };
 
 /* The key that a new row has in an index */
@@ -76,16 +79,20 @@ typedef struct Key
 	bool		isnull[INDEX_MAX_KEYS];
 } Key;
 
+static void open_probe(KeyProbe *probe, Relation rel);
 static KeyIndex *make_key_index(Relation rel, Relation index);
 static Bitmapset *columns_of(const IndexInfo *info);
+static bool changes_indexed_column(Relation rel, HeapTuple newtuple,
+								   HeapTuple oldtuple);
 static bool changes_key(const KeyIndex *key, Relation rel, HeapTuple newtuple,
 						HeapTuple oldtuple);
-static void compute_generated(KeyProbe *probe, Relation rel, TupleTableSlot *slot,
-							  bool is_update);
+static bool changes_column(AttrNumber attno, TupleDesc tupdesc,
+						   HeapTuple newtuple, HeapTuple oldtuple);
+static void compute_generated(KeyProbe *probe, Relation rel, TupleTableSlot *slot);
 static void free_key(KeyProbe *probe, Relation rel, KeyIndex *index,
 					 TupleTableSlot *slot, ItemPointer self);
-static bool form_key(KeyProbe *probe, KeyIndex *index, Relation rel,
-					 TupleTableSlot *slot, Key *key);
+static bool form_key(KeyProbe *probe, KeyIndex *index, TupleTableSlot *slot,
+					 Key *key);
 static bool find_expired(KeyProbe *probe, Relation rel, Relation indexrel,
 						 KeyIndex *index, const Key *key, ItemPointer self,
 						 List **found);
@@ -95,18 +102,28 @@ static bool wait_for_other(const SnapshotData *dirty, Relation rel,
 						   ItemPointer tid, const KeyIndex *index);
 
 /*
- * Prepares the probes of a table in the current memory context, which has to
- * live as long as they are used.
+ * Prepares for probing a table, in the current memory context, which has to
+ * live as long as the query that writes to it.
  */
 KeyProbe *
-ttl_docs_key_probe(Relation rel, const Collection *collection)
+ttl_docs_key_probe(const Collection *collection)
 {
 	KeyProbe   *probe = palloc0(sizeof(KeyProbe));
-	List	   *indexes = RelationGetIndexList(rel);
-	ListCell   *lc;
 
 	probe->collection = *collection;
 	probe->context = CurrentMemoryContext;
+	return probe;
+}
+
+/* Collects the constraints of the table. */
+static void
+open_probe(KeyProbe *probe, Relation rel)
+{
+	MemoryContext caller = MemoryContextSwitchTo(probe->context);
+	List	   *indexes = RelationGetIndexList(rel);
+	ListCell   *lc;
+
+	probe->is_open = true;
 	foreach(lc, indexes)
 	{
 		Relation	index = index_open(lfirst_oid(lc), AccessShareLock);
@@ -119,7 +136,7 @@ ttl_docs_key_probe(Relation rel, const Collection *collection)
 	list_free(indexes);
 	if (probe->indexes != NIL)
 		probe->estate = CreateExecutorState();
-	return probe;
+	MemoryContextSwitchTo(caller);
 }
 
 static KeyIndex *
@@ -184,6 +201,12 @@ ttl_docs_free_keys(KeyProbe *probe, Relation rel, HeapTuple newtuple,
 	TupleTableSlot *slot;
 	ListCell   *lc;
 
+	if ((oldtuple != NULL && !changes_indexed_column(rel, newtuple, oldtuple)) ||
+		ttl_docs_nothing_expired(rel, &probe->collection, ttl_docs_clock()))
+		return;
+
+	if (!probe->is_open)
+		open_probe(probe, rel);
 	foreach(lc, probe->indexes)
 	{
 		KeyIndex   *index = lfirst(lc);
@@ -193,20 +216,47 @@ ttl_docs_free_keys(KeyProbe *probe, Relation rel, HeapTuple newtuple,
 		affected = lappend(affected, index);
 		needs_generated |= index->needs_generated;
 	}
-	if (affected == NIL ||
-		ttl_docs_nothing_expired(rel, &probe->collection, ttl_docs_clock()))
+	if (affected == NIL)
 		return;
 
 	slot = MakeSingleTupleTableSlot(RelationGetDescr(rel), &TTSOpsHeapTuple);
 	ExecStoreHeapTuple(newtuple, slot, false);
 	if (needs_generated)
-		compute_generated(probe, rel, slot, oldtuple != NULL);
+		compute_generated(probe, rel, slot);
 	foreach(lc, affected)
 		free_key(probe, rel, lfirst(lc), slot,
 				 oldtuple != NULL ? &oldtuple->t_self : NULL);
 	ExecDropSingleTupleTableSlot(slot);
 	ResetPerTupleExprContext(probe->estate);
 	list_free(affected);
+}
+
+/*
+ * Does an UPDATE change a column of any index but the purge index?  Generated
+ * columns are computed from others later, so with them the answer is yes.
+ */
+static bool
+changes_indexed_column(Relation rel, HeapTuple newtuple, HeapTuple oldtuple)
+{
+	TupleDesc	tupdesc = RelationGetDescr(rel);
+	Bitmapset  *columns;
+	int			member = -1;
+	bool		changes = false;
+
+	if (tupdesc->constr != NULL && tupdesc->constr->has_generated_stored)
+		return true;
+	columns = RelationGetIndexAttrBitmap(rel, COMPAT_INDEXED_COLUMNS);
+	while (!changes && (member = bms_next_member(columns, member)) >= 0)
+	{
+		AttrNumber	attno = member + FirstLowInvalidHeapAttributeNumber;
+
+		changes = attno <= 0 ||
+			(strcmp(NameStr(TupleDescAttr(tupdesc, attno - 1)->attname),
+					TTL_DOCS_SLOT_COLUMN) != 0 &&
+			 changes_column(attno, tupdesc, newtuple, oldtuple));
+	}
+	bms_free(columns);
+	return changes;
 }
 
 /* Does an UPDATE change a column that the constraint depends on? */
@@ -222,38 +272,44 @@ changes_key(const KeyIndex *key, Relation rel, HeapTuple newtuple,
 	while ((member = bms_next_member(key->columns, member)) >= 0)
 	{
 		AttrNumber	attno = member + FirstLowInvalidHeapAttributeNumber;
-		Form_pg_attribute att;
-		bool		new_isnull;
-		bool		old_isnull;
-		Datum		new_value;
-		Datum		old_value;
 
-		if (attno <= 0)
-			return true;
-		att = TupleDescAttr(tupdesc, attno - 1);
-		new_value = heap_getattr(newtuple, attno, tupdesc, &new_isnull);
-		old_value = heap_getattr(oldtuple, attno, tupdesc, &old_isnull);
-		if (new_isnull != old_isnull ||
-			(!new_isnull && !datumIsEqual(new_value, old_value, att->attbyval,
-										  att->attlen)))
+		if (attno <= 0 || changes_column(attno, tupdesc, newtuple, oldtuple))
 			return true;
 	}
 	return false;
 }
 
-/* Fills in the stored generated columns of a scratch copy of the row. */
-static void
-compute_generated(KeyProbe *probe, Relation rel, TupleTableSlot *slot,
-				  bool is_update)
+static bool
+changes_column(AttrNumber attno, TupleDesc tupdesc, HeapTuple newtuple,
+			   HeapTuple oldtuple)
 {
-	MemoryContext caller = MemoryContextSwitchTo(probe->estate->es_query_cxt);
-	ResultRelInfo *relinfo = makeNode(ResultRelInfo);
+	Form_pg_attribute att = TupleDescAttr(tupdesc, attno - 1);
+	bool		new_isnull;
+	bool		old_isnull;
+	Datum		new_value = heap_getattr(newtuple, attno, tupdesc, &new_isnull);
+	Datum		old_value = heap_getattr(oldtuple, attno, tupdesc, &old_isnull);
 
-	InitResultRelInfo(relinfo, rel, 1, NULL, 0);
-	MemoryContextSwitchTo(caller);
-	/* all of them, as core does for a table with BEFORE UPDATE triggers */
-	(void) is_update;
-	ExecComputeStoredGenerated(relinfo, probe->estate, slot, CMD_INSERT);
+	if (new_isnull || old_isnull)
+		return new_isnull != old_isnull;
+	return !datumIsEqual(new_value, old_value, att->attbyval, att->attlen);
+}
+
+/*
+ * Fills in the stored generated columns of a scratch copy of the row: all of
+ * them, as core does for every write to a table that has our trigger.
+ */
+static void
+compute_generated(KeyProbe *probe, Relation rel, TupleTableSlot *slot)
+{
+	if (probe->relinfo == NULL)
+	{
+		MemoryContext caller = MemoryContextSwitchTo(probe->context);
+
+		probe->relinfo = makeNode(ResultRelInfo);
+		InitResultRelInfo(probe->relinfo, rel, 1, NULL, 0);
+		MemoryContextSwitchTo(caller);
+	}
+	ExecComputeStoredGenerated(probe->relinfo, probe->estate, slot, CMD_INSERT);
 }
 
 /* Frees the key of the row in one index. */
@@ -265,7 +321,7 @@ free_key(KeyProbe *probe, Relation rel, KeyIndex *index, TupleTableSlot *slot,
 	Key			key;
 	bool		again;
 
-	if (!form_key(probe, index, rel, slot, &key))
+	if (!form_key(probe, index, slot, &key))
 		return;
 	indexrel = index_open(index->indexid, RowExclusiveLock);
 	do
@@ -290,15 +346,13 @@ free_key(KeyProbe *probe, Relation rel, KeyIndex *index, TupleTableSlot *slot,
  * because of its predicate or of a NULL.
  */
 static bool
-form_key(KeyProbe *probe, KeyIndex *index, Relation rel, TupleTableSlot *slot,
-		 Key *key)
+form_key(KeyProbe *probe, KeyIndex *index, TupleTableSlot *slot, Key *key)
 {
 	IndexInfo  *info = index->info;
 	ExprContext *econtext = GetPerTupleExprContext(probe->estate);
 	MemoryContext caller = MemoryContextSwitchTo(probe->context);
 	bool		applies = true;
 
-	(void) rel;
 	econtext->ecxt_scantuple = slot;
 	if (info->ii_Predicate != NIL)
 	{

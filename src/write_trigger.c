@@ -129,7 +129,7 @@ write_state(FunctionCallInfo fcinfo, TriggerData *trigdata)
 	state->relid = RelationGetRelid(rel);
 	state->collection = collection;
 	state->keeps_insert_stamps = ttl_docs_acts_for_backup(collection.root);
-	state->keys = ttl_docs_key_probe(rel, &collection);
+	state->keys = ttl_docs_key_probe(&collection);
 	MemoryContextSwitchTo(caller);
 	fcinfo->flinfo->fn_extra = state;
 	return state;
