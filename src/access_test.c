@@ -134,8 +134,11 @@ sees_expired(const LiveQuery *query, Oid collection)
 		return true;
 	if (query == NULL || query->stmt->hasModifyingCTE)
 		return false;
+	/* a restore validates foreign keys, and expired children need no parent */
+	if (ttl_docs_validating_foreign_key())
+		return query->foreign_key_check;
 	if (query->foreign_key_check)
-		return ttl_docs_validating_foreign_key();
+		return false;
 	command = query->stmt->commandType;
 	if (ttl_docs_show_expired && (command == CMD_SELECT || command == CMD_INSERT))
 		return true;

@@ -1,0 +1,68 @@
+# A server that does not preload the library must not work with collections:
+# its sessions would show expired documents.
+
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $hint = qr/shared_preload_libraries = 'ttl_docs'/;
+
+my $node = PostgreSQL::Test::Cluster->new('main');
+$node->init;
+$node->start;
+
+my ($ret, $stdout, $stderr) =
+  $node->psql('postgres', 'CREATE EXTENSION ttl_docs');
+isnt($ret, 0, 'CREATE EXTENSION is refused without the preloaded library');
+like($stderr, qr/must be loaded by shared_preload_libraries/, 'and says why');
+like($stderr, $hint, 'and gives the line to add');
+is( $node->safe_psql(
+		'postgres', "SELECT count(*) FROM pg_namespace WHERE nspname = 'ttl_docs'"),
+	'0',
+	'nothing is left of it');
+
+$node->append_conf('postgresql.conf', "shared_preload_libraries = 'ttl_docs'");
+$node->restart;
+$node->safe_psql(
+	'postgres', q{
+	CREATE EXTENSION ttl_docs;
+	SELECT ttl_docs.create_collection('sessions', 60);
+	INSERT INTO sessions (id, doc) VALUES ('a', '{}');
+});
+
+# Somebody takes the line out again.
+$node->append_conf('postgresql.conf', "shared_preload_libraries = ''");
+$node->restart;
+for my $call (
+	"SELECT ttl_docs.create_collection('more')",
+	"SELECT ttl_docs.drop_collection('sessions')",
+	"SELECT ttl_docs.adopt('sessions')",
+	"SELECT ttl_docs.release('sessions')",
+	"SELECT ttl_docs.set_default_ttl('sessions', 1)",
+	"SELECT ttl_docs.get_default_ttl('sessions')",
+	"SELECT ttl_docs.set_indexing('sessions', 'lazy')",
+	"SELECT * FROM ttl_docs.preview('sessions', 1)",
+	"SELECT ttl_docs.now()",
+	"SELECT ttl_docs.expires_at('sessions', _ts, _ttl) FROM sessions",
+	"SELECT ttl_docs.is_expired('sessions', _ts, _ttl) FROM sessions",
+	"SELECT ttl_docs.is_live(_ts, _ttl, 'sessions') FROM sessions",
+	"SELECT ttl_docs.purging()",
+	"INSERT INTO sessions (id, doc) VALUES ('b', '{}')",
+	"UPDATE sessions SET doc = '{}'",
+	"DELETE FROM sessions")
+{
+	($ret, $stdout, $stderr) = $node->psql('postgres', $call);
+	like($stderr, $hint, "refused with the line to add: $call");
+}
+
+# And back: nothing was lost.
+$node->append_conf('postgresql.conf', "shared_preload_libraries = 'ttl_docs'");
+$node->restart;
+is($node->safe_psql('postgres', 'SELECT id FROM sessions'),
+	'a', 'the collection works again');
+$node->stop;
+
+done_testing();
