@@ -122,10 +122,10 @@ ttl_docs_forget(Oid relid)
 static CacheEntry *
 lookup(Oid relid)
 {
+	static CacheEntry uncached;
+	CacheEntry	loaded;
 	CacheEntry *entry;
-	CacheEntry	fresh;
 	uint64		before;
-	bool		found;
 
 	/* system catalogs are never collections, and may be hard to read now */
 	if (relid < FirstNormalObjectId)
@@ -135,16 +135,22 @@ lookup(Oid relid)
 	if (entry != NULL)
 		return entry;
 
-	/* reading catalogs can bring invalidations that make it old again */
-	do
+	/*
+	 * Reading catalogs can bring an invalidation, which may or may not be for
+	 * what has just been read.  The answer is as good as the caller's lock
+	 * makes it, but it must not stay.  (No second try: with
+	 * debug_discard_caches every try would end so.)
+	 */
+	before = invalidations;
+	if (!load(relid, &loaded))
+		return NULL;
+	if (before != invalidations)
 	{
-		before = invalidations;
-		if (!load(relid, &fresh))
-			return NULL;
-	} while (before != invalidations);
-
-	entry = hash_search(cache, &relid, HASH_ENTER, &found);
-	*entry = fresh;
+		uncached = loaded;
+		return &uncached;
+	}
+	entry = hash_search(cache, &relid, HASH_ENTER, NULL);
+	*entry = loaded;
 	return entry;
 }
 
