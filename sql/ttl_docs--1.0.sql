@@ -4,6 +4,8 @@
 \echo Use "CREATE EXTENSION ttl_docs" to load this file. \quit
 
 -- The schema is ours from the start: one made beforehand would be its maker's.
+-- The control file names pg_catalog, as for plpgsql, so that the extension does
+-- not go with whatever schema is first in the search_path now.
 CREATE SCHEMA ttl_docs;
 GRANT USAGE ON SCHEMA ttl_docs TO PUBLIC;
 COMMENT ON SCHEMA ttl_docs IS 'documents that expire: collections, their DefaultTTL, time';
@@ -92,9 +94,11 @@ COMMENT ON FUNCTION ttl_docs.preview(regclass, integer) IS
 --
 -- Time
 --
+-- Parallel restricted: a worker learns the instant only when it begins to run,
+-- and may have pruned partitions by then.
 CREATE FUNCTION ttl_docs.now()
 RETURNS timestamptz
-LANGUAGE C STABLE STRICT PARALLEL SAFE
+LANGUAGE C STABLE STRICT PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', 'ttl_docs_now';
 COMMENT ON FUNCTION ttl_docs.now() IS
 'the instant that judges this query';
@@ -108,7 +112,7 @@ COMMENT ON FUNCTION ttl_docs.expires_at(regclass, timestamptz, integer) IS
 
 CREATE FUNCTION ttl_docs.is_expired(collection regclass, ts timestamptz, ttl integer)
 RETURNS boolean
-LANGUAGE C STABLE PARALLEL SAFE
+LANGUAGE C STABLE PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', 'ttl_docs_sql_is_expired';
 COMMENT ON FUNCTION ttl_docs.is_expired(regclass, timestamptz, integer) IS
 'is a document with this _ts and _ttl expired?';
@@ -121,8 +125,7 @@ COMMENT ON FUNCTION ttl_docs.purging() IS
 'true in a trigger that fires because an expired document is removed';
 
 --
--- What the extension itself uses.  Everybody's queries contain is_live(), so
--- everybody may execute it.
+-- What the extension itself uses
 --
 CREATE FUNCTION ttl_docs.is_live(ts timestamptz, ttl integer, collection regclass)
 RETURNS boolean
@@ -130,6 +133,20 @@ LANGUAGE C STABLE PARALLEL SAFE COST 1
 AS 'MODULE_PATHNAME', 'ttl_docs_is_live';
 COMMENT ON FUNCTION ttl_docs.is_live(timestamptz, integer, regclass) IS
 'the test that every scan of a collection applies';
+
+CREATE FUNCTION ttl_docs.is_live_parent(ts timestamptz, ttl integer, collection regclass)
+RETURNS boolean
+LANGUAGE C STABLE PARALLEL SAFE COST 1
+AS 'MODULE_PATHNAME', 'ttl_docs_is_live_parent';
+COMMENT ON FUNCTION ttl_docs.is_live_parent(timestamptz, integer, regclass) IS
+'the same test, for the parents when a foreign key is validated';
+
+CREATE FUNCTION ttl_docs.require_live(ts timestamptz, ttl integer, collection regclass)
+RETURNS boolean
+LANGUAGE C VOLATILE PARALLEL SAFE COST 1
+AS 'MODULE_PATHNAME', 'ttl_docs_require_live';
+COMMENT ON FUNCTION ttl_docs.require_live(timestamptz, integer, regclass) IS
+'the test before the WHERE of ON CONFLICT DO UPDATE: raises a serialization failure';
 
 CREATE FUNCTION ttl_docs.document_ttl(doc jsonb)
 RETURNS integer
@@ -172,6 +189,10 @@ LANGUAGE C VOLATILE
 AS 'MODULE_PATHNAME', 'ttl_docs_write_document';
 COMMENT ON FUNCTION ttl_docs.write_document() IS
 'the row trigger of collections';
+
+-- Everybody's queries contain is_live(), and the others check who calls them;
+-- said here, because default privileges may say otherwise.
+GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA ttl_docs TO PUBLIC;
 
 --
 -- Views

@@ -105,6 +105,14 @@ select_for_copy(Oid relid, List *columns)
 	{
 		ColumnRef  *column = makeNode(ColumnRef);
 		ResTarget  *target = makeNode(ResTarget);
+		AttrNumber	attno = get_attnum(relid, strVal(lfirst(lc)));
+
+		if (attno > 0 && TupleDescAttr(tupdesc, attno - 1)->attgenerated)
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_COLUMN_REFERENCE),
+					 errmsg("column \"%s\" is a generated column",
+							strVal(lfirst(lc))),
+					 errdetail("Generated columns cannot be used in COPY.")));
 
 		column->fields = list_make2(makeString(from->relname), lfirst(lc));
 		column->location = -1;

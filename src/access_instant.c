@@ -12,8 +12,9 @@
  *   snapshot down, so the pointer tells;
  * - else the query has a snapshot of its own, and its instant is the clock;
  * - the queries of foreign key checks are judged at the clock at every
- *   isolation level.  Core runs them with SECURITY_NOFORCE_RLS, which nothing
- *   else sets, and they lock rows.
+ *   isolation level.  They lock rows, and core runs them with
+ *   SECURITY_NOFORCE_RLS and without firing triggers, which triggers that run
+ *   below a cascade do not.
  *
  * Live queries.  Each query is in the list from ExecutorStart until its memory
  * goes.  A memory context callback takes it out, so an error does it too;
@@ -32,7 +33,9 @@
  *
  * A foreign key check can wait for the lock of the row it found, and the
  * document can expire meanwhile.  The test notes until when the row lives; if
- * that has passed when the check is through, it has found nothing.
+ * that has passed when the check is through, what it found no longer counts.
+ * Core has the row by then, so that is a serialization failure; tried again,
+ * the check finds out by itself.
  *
  *-------------------------------------------------------------------------
  */
@@ -72,7 +75,8 @@ static ExecutorFinish_hook_type next_ExecutorFinish_hook = NULL;
 static void instant_ExecutorStart(QueryDesc *queryDesc, int eflags);
 static void instant_ExecutorRun(COMPAT_RUN_PARAMS);
 static void instant_ExecutorFinish(QueryDesc *queryDesc);
-static void choose_instant(LiveQuery *query);
+static void choose_instant(LiveQuery *query, int eflags);
+static TimestampTz instant_of_transaction(void);
 static TimestampTz instant_of_snapshot(Snapshot snapshot);
 static void take_leaders_instant(LiveQuery *query);
 static void tell_workers(LiveQuery *query);
@@ -108,8 +112,8 @@ ttl_docs_running_query(void)
 TimestampTz
 ttl_docs_current_instant(void)
 {
-	if (IsolationUsesXactSnapshot() && transaction_instant_is_set)
-		return transaction_instant;
+	if (IsolationUsesXactSnapshot())
+		return instant_of_transaction();
 	if (!ActiveSnapshotSet())
 		return ttl_docs_clock();
 	return instant_of_snapshot(GetActiveSnapshot());
@@ -127,11 +131,13 @@ ttl_docs_now(PG_FUNCTION_ARGS)
 
 /*
  * The parameter that carries the instant to the workers of a parallel plan, or
- * -1.  It is the last one of a type that hardly any query has parameters of.
+ * -1.  It is known by its type, which no parameter of a query can have.
  */
 int
 ttl_docs_instant_param(const PlannedStmt *stmt)
 {
+	StaticAssertStmt(sizeof(Datum) == sizeof(TimestampTz),
+					 "the instant is passed as a Datum");
 	for (int i = list_length(stmt->paramExecTypes) - 1; i >= 0; i--)
 		if (list_nth_oid(stmt->paramExecTypes, i) == INSTANT_PARAM_TYPE)
 			return i;
@@ -146,7 +152,9 @@ instant_ExecutorStart(QueryDesc *queryDesc, int eflags)
 
 	starting.snapshot = queryDesc->snapshot;
 	starting.stmt = queryDesc->plannedstmt;
-	choose_instant(&starting);
+	starting.validates_foreign_key = ttl_docs_validating_foreign_key() &&
+		running_query == NULL && (eflags & EXEC_FLAG_SKIP_TRIGGERS) != 0;
+	choose_instant(&starting, eflags);
 	starting.next = live_queries;
 	live_queries = &starting;
 	PG_TRY();
@@ -199,8 +207,11 @@ instant_ExecutorRun(COMPAT_RUN_PARAMS)
 	PG_END_TRY();
 
 	if (query != NULL && query->foreign_key_check &&
+		query->estate->es_processed > 0 &&
 		query->checked_due <= ttl_docs_clock())
-		query->estate->es_processed = 0;
+		ereport(ERROR,
+				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+				 errmsg("could not check a foreign key: a document expired meanwhile")));
 }
 
 static void
@@ -224,27 +235,32 @@ instant_ExecutorFinish(QueryDesc *queryDesc)
 }
 
 static void
-choose_instant(LiveQuery *query)
+choose_instant(LiveQuery *query, int eflags)
 {
 	query->checked_due = DT_NOEND;
 	query->foreign_key_check = InNoForceRLSOperation() &&
+		(eflags & EXEC_FLAG_SKIP_TRIGGERS) != 0 &&
 		query->stmt->commandType == CMD_SELECT && query->stmt->rowMarks != NIL;
 	if (query->foreign_key_check)
 		query->instant = ttl_docs_clock();
 	else if (!IsolationUsesXactSnapshot())
 		query->instant = instant_of_snapshot(query->snapshot);
-	else if (transaction_instant_is_set)
-		query->instant = transaction_instant;
 	else
-	{
-		query->instant = ttl_docs_clock();
-		/* a worker is told the leader's when it begins to run */
-		if (!IsParallelWorker())
-		{
-			transaction_instant = query->instant;
-			transaction_instant_is_set = true;
-		}
-	}
+		query->instant = instant_of_transaction();
+}
+
+/* The instant of a REPEATABLE READ or SERIALIZABLE transaction. */
+static TimestampTz
+instant_of_transaction(void)
+{
+	if (transaction_instant_is_set)
+		return transaction_instant;
+	/* a worker is told the leader's when it begins to run */
+	if (IsParallelWorker())
+		return ttl_docs_clock();
+	transaction_instant = ttl_docs_clock();
+	transaction_instant_is_set = true;
+	return transaction_instant;
 }
 
 /* The instant of the live query that has this snapshot, or the clock. */
@@ -281,14 +297,11 @@ static void
 tell_workers(LiveQuery *query)
 {
 	int			param = ttl_docs_instant_param(query->stmt);
-	MemoryContext caller;
 
 	if (param < 0)
 		return;
-	caller = MemoryContextSwitchTo(query->estate->es_query_cxt);
 	query->estate->es_param_exec_vals[param].value = Int64GetDatum(query->instant);
 	query->estate->es_param_exec_vals[param].isnull = false;
-	MemoryContextSwitchTo(caller);
 }
 
 static LiveQuery *

@@ -15,7 +15,7 @@
  *    the columns that the query needs.  The planner then does the right thing
  *    by itself.
  *
- * Other hooks add their paths after ours, so nothing of theirs is lost.
+ * Paths that other extensions have added before are kept.
  *
  *-------------------------------------------------------------------------
  */
@@ -140,8 +140,18 @@ make_paths_again(PlannerInfo *root, RelOptInfo *rel, const Collection *collectio
 	Var		   *ttl = makeVar(rel->relid, collection->ttl, INT4OID, -1,
 							  InvalidOid, 0);
 
+	List	   *before = rel->pathlist;
+	List	   *partial_before = rel->partial_pathlist;
+	ListCell   *lc;
+
 	rel->pathlist = NIL;
 	rel->partial_pathlist = NIL;
+	foreach(lc, before)
+		if (IsA(lfirst(lc), CustomPath))
+			add_path(rel, lfirst(lc));
+	foreach(lc, partial_before)
+		if (IsA(lfirst(lc), CustomPath))
+			add_partial_path(rel, lfirst(lc));
 	add_path(rel, create_seqscan_path(root, rel, rel->lateral_relids, 0));
 	if (rel->consider_parallel && rel->lateral_relids == NULL)
 	{

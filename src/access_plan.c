@@ -25,16 +25,24 @@
  * is added to what the plan depends on, and the test function too.  Settings
  * are not in the plan: the test reads them when it is executed.
  *
- * Parallel plans, of any query, also get the parameter that carries the
- * instant to the workers (access_instant.c): functions that the workers call
- * may read collections.
+ * Parallel plans also get the parameter that carries the instant to the
+ * workers (access_instant.c), also those that read no collection themselves but
+ * contain a function or operator that is not core's.
  *
  * If another hook plans a query with our help and hands the result through us
  * again, the test is there already and is left alone.
  *
+ * ON CONFLICT DO UPDATE does not scan: it gets the row from the index.  If that
+ * expires after our trigger has looked for it, the update's trigger raises a
+ * serialization failure; but a WHERE could skip the update, and lose the new
+ * document without a word.  So the WHERE begins with the same check.
+ *
  * Foreign keys are validated (ADD, VALIDATE) against the parents on disk,
  * because a restore must not fail on a parent that has expired; children that
- * have expired need no parent.
+ * have expired need no parent.  Core does it by a query, in which the parents
+ * get a test of their own, which lets all of them pass if, when it is executed,
+ * it is ALTER TABLE itself that executes it.  Functions that users have run in
+ * an ALTER TABLE are kept out by the look of that query, and by that.
  *
  *-------------------------------------------------------------------------
  */
@@ -44,8 +52,8 @@
 #include "catalog/pg_type.h"
 #include "miscadmin.h"
 #include "nodes/makefuncs.h"
+#include "nodes/nodeFuncs.h"
 #include "nodes/plannodes.h"
-#include "optimizer/optimizer.h"
 #include "optimizer/planner.h"
 #include "parser/parse_func.h"
 #include "parser/parsetree.h"
@@ -54,14 +62,17 @@
 
 #include "ttl_docs.h"
 
-#define TEST_FUNCTION "is_live"
+/* All take _ts, _ttl and the collection */
+#define TEST_FUNCTION			"is_live"
+#define PARENT_TEST_FUNCTION	"is_live_parent"
+#define UPSERT_TEST_FUNCTION	"require_live"
 
 /* What the walk over a plan needs to know */
 typedef struct PlanWalk
 {
 	PlannedStmt *stmt;
 	bool		has_collections;
-	Oid			test;			/* OID of the test function, when needed */
+	bool		validates_foreign_key;	/* looks like core's query for that */
 	int			instant_param;	/* -1 if the plan is not parallel */
 } PlanWalk;
 
@@ -77,12 +88,15 @@ static void visit_list(List *plans, PlanWalk *walk);
 static bool scanned_collection(Index scanrelid, PlanWalk *walk,
 							   Collection *collection, RangeTblEntry **rte);
 static void filter_table_scan(Scan *scan, PlanWalk *walk);
+static const char *scan_test(const RangeTblEntry *rte, const PlanWalk *walk);
 static void filter_index_only_scan(IndexOnlyScan *scan, PlanWalk *walk);
 static void refuse_scan(Index scanrelid, Bitmapset *relids, PlanWalk *walk);
-static void add_test(Plan *plan, const Collection *collection,
-					 Index varno, AttrNumber ts, AttrNumber ttl, PlanWalk *walk);
-static bool has_test(const Plan *plan, const PlanWalk *walk);
-static Oid	find_test_function(void);
+static void filter_upsert(ModifyTable *modify, PlanWalk *walk);
+static List *add_test(List *quals, const char *function, Oid collection,
+					  Index varno, AttrNumber ts, AttrNumber ttl, PlanWalk *walk);
+static Oid	find_test_function(const char *name);
+static bool is_foreign_key_query(const Query *parse);
+static bool has_foreign_element(Node *node, void *context);
 
 void
 ttl_docs_plan_init(void)
@@ -112,15 +126,19 @@ plan_query(Query *parse, const char *query_string, int cursorOptions,
 	PlanWalk	walk;
 	ListCell   *lc;
 
+	/* the planner scribbles on its input */
+	walk.validates_foreign_key = validating_foreign_key &&
+		is_foreign_key_query(parse);
 	if (next_planner_hook)
 		stmt = next_planner_hook(parse, query_string, cursorOptions, boundParams);
 	else
 		stmt = standard_planner(parse, query_string, cursorOptions, boundParams);
 
 	walk.stmt = stmt;
-	walk.test = InvalidOid;
 	walk.has_collections = has_collections(stmt);
-	if (!walk.has_collections && !stmt->parallelModeNeeded)
+	/* functions that workers call may read collections; core's do not */
+	if (!walk.has_collections &&
+		!(stmt->parallelModeNeeded && stmt->invalItems != NIL))
 		return stmt;
 	walk.instant_param = stmt->parallelModeNeeded ? add_instant_param(stmt) : -1;
 
@@ -183,6 +201,9 @@ visit(Plan *plan, PlanWalk *walk)
 						((CustomScan *) plan)->custom_relids, walk);
 			visit_list(((CustomScan *) plan)->custom_plans, walk);
 			break;
+		case T_ModifyTable:
+			filter_upsert((ModifyTable *) plan, walk);
+			break;
 		case T_Append:
 			visit_list(((Append *) plan)->appendplans, walk);
 			break;
@@ -213,7 +234,6 @@ visit(Plan *plan, PlanWalk *walk)
 			/* no table of their own */
 		case T_Result:
 		case T_ProjectSet:
-		case T_ModifyTable:
 		case T_RecursiveUnion:
 		case T_NestLoop:
 		case T_MergeJoin:
@@ -236,8 +256,9 @@ visit(Plan *plan, PlanWalk *walk)
 			if (walk->has_collections)
 				ereport(ERROR,
 						(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-						 errmsg("ttl_docs cannot filter expired documents in a plan with a node of type %d",
-								(int) nodeTag(plan))));
+						 errmsg("ttl_docs cannot filter expired documents in this plan"),
+						 errdetail("It has a node of the unknown type %d, from another extension.",
+								   (int) nodeTag(plan))));
 			break;
 	}
 
@@ -270,10 +291,6 @@ scanned_collection(Index scanrelid, PlanWalk *walk, Collection *collection,
 				(errcode(ERRCODE_UNDEFINED_COLUMN),
 				 errmsg("the collection \"%s\" has lost its system columns",
 						get_rel_name((*rte)->relid))));
-	/* core's query for a foreign key calls the parent "pk" */
-	if (validating_foreign_key && (*rte)->alias != NULL &&
-		strcmp((*rte)->alias->aliasname, "pk") == 0)
-		return false;
 	return true;
 }
 
@@ -286,8 +303,18 @@ filter_table_scan(Scan *scan, PlanWalk *walk)
 
 	if (!scanned_collection(scan->scanrelid, walk, &collection, &rte))
 		return;
-	add_test(&scan->plan, &collection, scan->scanrelid, collection.ts,
-			 collection.ttl, walk);
+	scan->plan.qual = add_test(scan->plan.qual, scan_test(rte, walk),
+							   collection.root, scan->scanrelid,
+							   collection.ts, collection.ttl, walk);
+}
+
+/* Which test the scan of a table gets. */
+static const char *
+scan_test(const RangeTblEntry *rte, const PlanWalk *walk)
+{
+	return walk->validates_foreign_key &&
+		strcmp(rte->eref->aliasname, "pk") == 0 ?
+		PARENT_TEST_FUNCTION : TEST_FUNCTION;
 }
 
 /* A scan that reads an index, and has only the columns in there. */
@@ -319,7 +346,8 @@ filter_index_only_scan(IndexOnlyScan *scan, PlanWalk *walk)
 				 errmsg("ttl_docs cannot filter expired documents of \"%s\" in an index-only scan of \"%s\"",
 						get_rel_name(rte->relid), get_rel_name(scan->indexid)),
 				 errhint("Another extension chose that scan. SET enable_indexonlyscan = off avoids it.")));
-	add_test(&scan->scan.plan, &collection, INDEX_VAR, ts, ttl, walk);
+	scan->scan.plan.qual = add_test(scan->scan.plan.qual, scan_test(rte, walk),
+									collection.root, INDEX_VAR, ts, ttl, walk);
 }
 
 /* A scan whose rows come from somewhere that we cannot look into. */
@@ -347,62 +375,137 @@ refuse_scan(Index scanrelid, Bitmapset *relids, PlanWalk *walk)
 	bms_free(relids);
 }
 
-/* Makes is_live(_ts, _ttl, collection) the first qual of a node. */
+/* ON CONFLICT DO UPDATE ... WHERE: see above. */
 static void
-add_test(Plan *plan, const Collection *collection, Index varno,
-		 AttrNumber ts, AttrNumber ttl, PlanWalk *walk)
+filter_upsert(ModifyTable *modify, PlanWalk *walk)
 {
-	Expr	   *test;
+	Collection	collection;
+	RangeTblEntry *rte;
+	Index		target;
 
-	if (!OidIsValid(walk->test))
-	{
-		PlanInvalItem *item = makeNode(PlanInvalItem);
-
-		walk->test = find_test_function();
-		item->cacheId = PROCOID;
-		item->hashValue = GetSysCacheHashValue1(PROCOID,
-												ObjectIdGetDatum(walk->test));
-		walk->stmt->invalItems = lappend(walk->stmt->invalItems, item);
-	}
-	if (has_test(plan, walk))
+	if (modify->onConflictAction != ONCONFLICT_UPDATE ||
+		modify->onConflictWhere == NULL)
 		return;
-
-	test = (Expr *) makeFuncExpr(walk->test, BOOLOID,
-								 list_make3(makeVar(varno, ts, TIMESTAMPTZOID,
-													-1, InvalidOid, 0),
-											makeVar(varno, ttl, INT4OID,
-													-1, InvalidOid, 0),
-											makeConst(REGCLASSOID, -1, InvalidOid,
-													  sizeof(Oid),
-													  ObjectIdGetDatum(collection->root),
-													  false, true)),
-								 InvalidOid, InvalidOid, COERCE_EXPLICIT_CALL);
-	plan->qual = lcons(test, plan->qual);
-	walk->stmt->relationOids = list_append_unique_oid(walk->stmt->relationOids,
-													  collection->root);
+	target = linitial_int(modify->resultRelations);
+	if (scanned_collection(target, walk, &collection, &rte))
+		modify->onConflictWhere = (Node *)
+			add_test((List *) modify->onConflictWhere, UPSERT_TEST_FUNCTION,
+					 collection.root, target, collection.ts, collection.ttl, walk);
 }
 
-static bool
-has_test(const Plan *plan, const PlanWalk *walk)
+/* Makes function(_ts, _ttl, collection) the first of some quals. */
+static List *
+add_test(List *quals, const char *function, Oid collection, Index varno,
+		 AttrNumber ts, AttrNumber ttl, PlanWalk *walk)
 {
-	return plan->qual != NIL && IsA(linitial(plan->qual), FuncExpr) &&
-		linitial_node(FuncExpr, plan->qual)->funcid == walk->test;
+	Oid			funcid = find_test_function(function);
+	PlanInvalItem *item;
+	FuncExpr   *test;
+
+	if (quals != NIL && IsA(linitial(quals), FuncExpr) &&
+		linitial_node(FuncExpr, quals)->funcid == funcid)
+		return quals;			/* it has passed us before */
+
+	test = makeFuncExpr(funcid, BOOLOID,
+						list_make3(makeVar(varno, ts, TIMESTAMPTZOID, -1,
+										   InvalidOid, 0),
+								   makeVar(varno, ttl, INT4OID, -1,
+										   InvalidOid, 0),
+								   makeConst(REGCLASSOID, -1, InvalidOid,
+											 sizeof(Oid),
+											 ObjectIdGetDatum(collection),
+											 false, true)),
+						InvalidOid, InvalidOid, COERCE_EXPLICIT_CALL);
+	item = makeNode(PlanInvalItem);
+	item->cacheId = PROCOID;
+	item->hashValue = GetSysCacheHashValue1(PROCOID, ObjectIdGetDatum(funcid));
+	walk->stmt->invalItems = lappend(walk->stmt->invalItems, item);
+	walk->stmt->relationOids = list_append_unique_oid(walk->stmt->relationOids,
+													  collection);
+	return lcons(test, quals);
 }
 
 static Oid
-find_test_function(void)
+find_test_function(const char *name)
 {
 	Oid			types[] = {TIMESTAMPTZOID, INT4OID, REGCLASSOID};
-	Oid			test = LookupFuncName(list_make2(makeString(TTL_DOCS_SCHEMA),
-												 makeString(TEST_FUNCTION)),
-									  lengthof(types), types, true);
+	Oid			function;
 
-	if (!OidIsValid(test))
+	function = LookupFuncName(list_make2(makeString(TTL_DOCS_SCHEMA),
+										 makeString(pstrdup(name))),
+							  lengthof(types), types, true);
+	if (!OidIsValid(function))
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_FUNCTION),
-				 errmsg("function %s.%s is missing", TTL_DOCS_SCHEMA, TEST_FUNCTION),
+				 errmsg("function %s.%s is missing", TTL_DOCS_SCHEMA, name),
 				 errdetail("Without it, expired documents cannot be hidden."),
 				 errhint("Is the extension \"%s\" installed in this database, in its own schema?",
 						 TTL_DOCS_EXTENSION)));
-	return test;
+	return function;
+}
+
+/*
+ * Does this look like core's query for the children without a parent, "SELECT
+ * fk.x FROM ONLY child fk LEFT JOIN ONLY parent pk ON ... WHERE pk.y IS NULL"?
+ * What it may say of parents is whether there is one: it returns columns of
+ * the child, and calls nothing but operators and casts.
+ */
+static bool
+is_foreign_key_query(const Query *parse)
+{
+	RangeTblEntry *fk;
+	RangeTblEntry *pk;
+	ListCell   *lc;
+
+	if (parse->commandType != CMD_SELECT || parse->hasSubLinks ||
+		parse->hasAggs || parse->hasTargetSRFs || parse->cteList != NIL ||
+		parse->groupClause != NIL || parse->sortClause != NIL ||
+		list_length(parse->rtable) != 3 ||
+		list_length(parse->jointree->fromlist) != 1)
+		return false;
+	fk = rt_fetch(1, parse->rtable);
+	pk = rt_fetch(2, parse->rtable);
+	if (fk->rtekind != RTE_RELATION || pk->rtekind != RTE_RELATION ||
+		rt_fetch(3, parse->rtable)->rtekind != RTE_JOIN ||
+		rt_fetch(3, parse->rtable)->jointype != JOIN_LEFT ||
+		strcmp(fk->eref->aliasname, "fk") != 0 ||
+		strcmp(pk->eref->aliasname, "pk") != 0)
+		return false;
+	foreach(lc, parse->targetList)
+	{
+		Var		   *column = (Var *) lfirst_node(TargetEntry, lc)->expr;
+
+		if (!IsA(column, Var) || column->varno != 1)
+			return false;
+	}
+	return !has_foreign_element((Node *) parse->jointree, NULL);
+}
+
+/* Walks the conditions; true stops it at what core's query does not have. */
+static bool
+has_foreign_element(Node *node, void *context)
+{
+	if (node == NULL)
+		return false;
+	switch (nodeTag(node))
+	{
+		case T_List:
+		case T_FromExpr:
+		case T_JoinExpr:
+		case T_RangeTblRef:
+		case T_Var:
+		case T_OpExpr:
+		case T_BoolExpr:
+		case T_NullTest:
+		case T_RelabelType:
+		case T_CollateExpr:
+			break;
+		case T_FuncExpr:
+			if (((FuncExpr *) node)->funcformat == COERCE_EXPLICIT_CALL)
+				return true;
+			break;
+		default:
+			return true;
+	}
+	return expression_tree_walker(node, has_foreign_element, context);
 }

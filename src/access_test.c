@@ -15,39 +15,33 @@
  * - the table's owner or a superuser under row_security = off, in SELECT and
  *   COPY TO.  That is what pg_dump sets, so that a backup is complete.  Not in
  *   a SECURITY DEFINER function: its caller may have set it;
- * - our own maintenance, for one collection at a time (ttl_docs_unfiltered);
- * - the check of rows that are there against a new foreign key, where the
- *   query cannot be told apart in the planner.
+ * - ALTER TABLE when it checks the rows that are there against a foreign key,
+ *   for the parents.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
-#include "access/htup_details.h"
 #include "catalog/pg_class.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "nodes/plannodes.h"
 #include "utils/acl.h"
-#include "utils/datetime.h"
 #include "utils/guc.h"
-#include "utils/jsonb.h"
-#include "utils/lsyscache.h"
 #include "utils/rls.h"
 #include "utils/timestamp.h"
 
 #include "ttl_docs.h"
 
 PG_FUNCTION_INFO_V1(ttl_docs_is_live);
+PG_FUNCTION_INFO_V1(ttl_docs_is_live_parent);
+PG_FUNCTION_INFO_V1(ttl_docs_require_live);
 PG_FUNCTION_INFO_V1(ttl_docs_sql_is_expired);
 PG_FUNCTION_INFO_V1(ttl_docs_sql_expires_at);
 PG_FUNCTION_INFO_V1(ttl_docs_expires_under);
 PG_FUNCTION_INFO_V1(ttl_docs_sql_slot);
 PG_FUNCTION_INFO_V1(ttl_docs_first_ts_tz);
 PG_FUNCTION_INFO_V1(ttl_docs_first_ts);
-
-/* The collection that maintenance works on, with its expired documents */
-Oid			ttl_docs_unfiltered = InvalidOid;
 
 /* What is_live() works out once for a query */
 typedef struct TestState
@@ -58,8 +52,10 @@ typedef struct TestState
 	LiveQuery  *foreign_key_check;	/* to be told until when a row lives */
 } TestState;
 
-static TestState *test_state(FunctionCallInfo fcinfo, Oid collection);
-static bool sees_expired(const LiveQuery *query, Oid collection);
+static TestState *test_state(FunctionCallInfo fcinfo, Oid collection,
+							 bool is_parent);
+static Datum test_row(FunctionCallInfo fcinfo, bool is_parent);
+static bool sees_expired(const LiveQuery *query, Oid collection, bool is_parent);
 static CollectionSettings settings_of(Oid relid);
 
 /*
@@ -68,13 +64,29 @@ static CollectionSettings settings_of(Oid relid);
 Datum
 ttl_docs_is_live(PG_FUNCTION_ARGS)
 {
+	return test_row(fcinfo, false);
+}
+
+/*
+ * is_live_parent(ts timestamptz, ttl integer, collection regclass): the same,
+ * for the parents in core's query that validates a foreign key.
+ */
+Datum
+ttl_docs_is_live_parent(PG_FUNCTION_ARGS)
+{
+	return test_row(fcinfo, true);
+}
+
+static inline Datum
+test_row(FunctionCallInfo fcinfo, bool is_parent)
+{
 	TestState  *state = fcinfo->flinfo->fn_extra;
 	TimestampTz ts = PG_GETARG_TIMESTAMPTZ(0);
 	bool		inherits = PG_ARGISNULL(1);
 	int32		ttl = inherits ? 0 : PG_GETARG_INT32(1);
 
 	if (unlikely(state == NULL || state->collection != PG_GETARG_OID(2)))
-		state = test_state(fcinfo, PG_GETARG_OID(2));
+		state = test_state(fcinfo, PG_GETARG_OID(2), is_parent);
 
 	/* a NULL stamp is no stamp that could be over; NOT NULL forbids it */
 	if (PG_ARGISNULL(0))
@@ -94,7 +106,7 @@ ttl_docs_is_live(PG_FUNCTION_ARGS)
 }
 
 static TestState *
-test_state(FunctionCallInfo fcinfo, Oid collection)
+test_state(FunctionCallInfo fcinfo, Oid collection, bool is_parent)
 {
 	LiveQuery  *query = ttl_docs_running_query();
 	TestState  *state;
@@ -107,7 +119,7 @@ test_state(FunctionCallInfo fcinfo, Oid collection)
 	state = MemoryContextAllocZero(fcinfo->flinfo->fn_mcxt, sizeof(TestState));
 	state->collection = collection;
 	state->settings = settings_of(collection);
-	if (sees_expired(query, collection))
+	if (sees_expired(query, collection, is_parent))
 	{
 		state->bounds.written = DT_NOBEGIN;
 		state->bounds.due = DT_NOBEGIN;
@@ -126,17 +138,15 @@ test_state(FunctionCallInfo fcinfo, Oid collection)
 
 /* Is this a query that shows expired documents of the collection? */
 static bool
-sees_expired(const LiveQuery *query, Oid collection)
+sees_expired(const LiveQuery *query, Oid collection, bool is_parent)
 {
 	CmdType		command;
 
-	if (ttl_docs_unfiltered == collection)
-		return true;
 	if (query == NULL || query->stmt->hasModifyingCTE)
 		return false;
-	/* a restore validates foreign keys, and expired children need no parent */
-	if (ttl_docs_validating_foreign_key())
-		return query->foreign_key_check;
+	/* parents on disk count, children that are expired do not */
+	if (query->validates_foreign_key)
+		return is_parent || query->foreign_key_check;
 	if (query->foreign_key_check)
 		return false;
 	command = query->stmt->commandType;
@@ -165,19 +175,27 @@ settings_of(Oid relid)
 	Collection	collection;
 
 	if (!ttl_docs_collection(relid, &collection))
-	{
-		char	   *name = get_rel_name(relid);
-
-		if (name == NULL)
-			ereport(ERROR,
-					(errcode(ERRCODE_UNDEFINED_TABLE),
-					 errmsg("relation with OID %u does not exist", relid)));
-		ereport(ERROR,
-				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
-				 errmsg("\"%s\" is not a collection", name),
-				 errhint("Make it one with ttl_docs.adopt().")));
-	}
+		ttl_docs_report_no_collection(relid);
 	return collection.settings;
+}
+
+/*
+ * require_live(ts timestamptz, ttl integer, collection regclass): true, or a
+ * serialization failure.  access_plan.c puts it before the WHERE of ON CONFLICT
+ * DO UPDATE, which is a write and judged at the clock.
+ */
+Datum
+ttl_docs_require_live(PG_FUNCTION_ARGS)
+{
+	CollectionSettings settings = settings_of(PG_GETARG_OID(2));
+	ExpiryBounds bounds = ttl_docs_bounds(&settings, ttl_docs_clock());
+	bool		inherits = PG_ARGISNULL(1);
+
+	if (!PG_ARGISNULL(0) &&
+		ttl_docs_is_expired(&bounds, PG_GETARG_TIMESTAMPTZ(0), inherits,
+							inherits ? 0 : PG_GETARG_INT32(1)))
+		ttl_docs_report_expired_upsert();
+	PG_RETURN_BOOL(true);
 }
 
 /*

@@ -23,7 +23,7 @@
  */
 #include "postgres.h"
 
-#include "access/heapam.h"
+#include "access/genam.h"
 #include "access/relation.h"
 #include "access/table.h"
 #include "access/tableam.h"
@@ -37,13 +37,11 @@
 #include "executor/tuptable.h"
 #include "fmgr.h"
 #include "miscadmin.h"
-#include "storage/lmgr.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
-#include "utils/syscache.h"
 #include "utils/varlena.h"
 
 #include "ttl_docs.h"
@@ -65,6 +63,7 @@ static CollectionSettings new_settings(bool on, int32 default_ttl,
 									   const char *indexing);
 static void adopt_table(Oid relid, CollectionSettings *settings,
 						const char *doc_column, const char *last_modified);
+static void mend_tree(Oid relid, const CollectionSettings *settings);
 static void choose_doc_column(Relation rel, const char *doc_column, NameData *name);
 static char *first_stamp_expression(Relation rel, const char *last_modified,
 									bool has_ts);
@@ -72,6 +71,7 @@ static void add_system_columns(Oid relid, const CollectionSettings *settings,
 							   const char *stamp, bool stamp_is_generated,
 							   PresentColumns present);
 static void delete_expired_documents(Oid relid);
+static void require_no_other_index(Relation rel, const Collection *collection);
 static void lock_tree(Oid relid, LOCKMODE lockmode);
 
 /*
@@ -94,9 +94,10 @@ ttl_docs_create_collection(PG_FUNCTION_ARGS)
 							text_to_cstring(PG_GETARG_TEXT_PP(2)));
 	name = makeRangeVarFromNameList(textToQualifiedNameList(PG_GETARG_TEXT_PP(0)));
 
-	quoted = name->schemaname == NULL ?
-		pstrdup(quote_identifier(name->relname)) :
-		quote_qualified_identifier(name->schemaname, name->relname);
+	/* where CREATE TABLE would put it, and nowhere else */
+	if (name->schemaname == NULL)
+		name->schemaname = get_namespace_name(RangeVarGetCreationNamespace(name));
+	quoted = quote_qualified_identifier(name->schemaname, name->relname);
 	if (name->catalogname != NULL)
 		quoted = psprintf("%s.%s", quote_identifier(name->catalogname), quoted);
 	ttl_docs_run("CREATE TABLE %s ("
@@ -162,14 +163,14 @@ ttl_docs_release(PG_FUNCTION_ARGS)
 	ttl_docs_require_preload();
 	rel = ttl_docs_open_collection(PG_GETARG_OID(0), AccessExclusiveLock, &collection);
 	relid = RelationGetRelid(rel);
-	CheckTableNotInUse(rel, "release");
+	ttl_docs_require_unused(relid, "release");
+	require_no_other_index(rel, &collection);
 	table_close(rel, NoLock);
 
 	delete_expired_documents(relid);
 	ttl_docs_remove_label(relid);
 	table = ttl_docs_quoted_name(relid);
-	if (OidIsValid(get_trigger_oid(relid, TTL_DOCS_TRIGGER, true)))
-		ttl_docs_run("DROP TRIGGER %s ON %s", TTL_DOCS_TRIGGER, table);
+	ttl_docs_drop_trigger(relid);
 	ttl_docs_run("ALTER TABLE %s DROP COLUMN %s, DROP COLUMN %s, DROP COLUMN %s",
 				 table, TTL_DOCS_TS_COLUMN, TTL_DOCS_TTL_COLUMN,
 				 TTL_DOCS_SLOT_COLUMN);
@@ -208,10 +209,7 @@ ttl_docs_open_collection(Oid relid, LOCKMODE lockmode, Collection *collection)
 
 	lock_tree(relid, lockmode);
 	if (!ttl_docs_collection(relid, collection))
-		ereport(ERROR,
-				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
-				 errmsg("\"%s\" is not a collection", RelationGetRelationName(rel)),
-				 errhint("Make it one with ttl_docs.adopt().")));
+		ttl_docs_report_no_collection(relid);
 	if (collection->root != relid)
 		ereport(ERROR,
 				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
@@ -227,6 +225,56 @@ static void
 lock_tree(Oid relid, LOCKMODE lockmode)
 {
 	list_free(find_all_inheritors(relid, lockmode, NULL));
+}
+
+/*
+ * Raises an error if a query of this session is at work on the table or one of
+ * its partitions: our lock does not keep ourselves out.
+ */
+void
+ttl_docs_require_unused(Oid relid, const char *action)
+{
+	List	   *tables = find_all_inheritors(relid, NoLock, NULL);
+	ListCell   *lc;
+
+	foreach(lc, tables)
+	{
+		Relation	rel = table_open(lfirst_oid(lc), NoLock);
+
+		CheckTableNotInUse(rel, action);
+		table_close(rel, NoLock);
+	}
+	list_free(tables);
+}
+
+/* An index that goes with a system column would be lost without a word. */
+static void
+require_no_other_index(Relation rel, const Collection *collection)
+{
+	List	   *indexes = RelationGetIndexList(rel);
+	ListCell   *lc;
+
+	foreach(lc, indexes)
+	{
+		Relation	index = index_open(lfirst_oid(lc), AccessShareLock);
+		Bitmapset  *columns = NULL;
+		int			ncolumns = index->rd_index->indnatts;
+
+		for (int i = 0; i < ncolumns; i++)
+			columns = bms_add_member(columns, index->rd_index->indkey.values[i] -
+									 FirstLowInvalidHeapAttributeNumber);
+		if (bms_is_member(collection->ts - FirstLowInvalidHeapAttributeNumber, columns) ||
+			bms_is_member(collection->ttl - FirstLowInvalidHeapAttributeNumber, columns) ||
+			(bms_is_member(collection->slot - FirstLowInvalidHeapAttributeNumber, columns) &&
+			 ncolumns > 1))
+			ereport(ERROR,
+					(errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
+					 errmsg("cannot release \"%s\": the index \"%s\" uses its system columns",
+							RelationGetRelationName(rel), RelationGetRelationName(index)),
+					 errhint("Drop the index, or build it without them, first.")));
+		index_close(index, AccessShareLock);
+	}
+	list_free(indexes);
 }
 
 static CollectionSettings
@@ -273,6 +321,13 @@ adopt_table(Oid relid, CollectionSettings *settings,
 				 errhint("Change its settings with ttl_docs.set_default_ttl() and ttl_docs.set_indexing().")));
 	ttl_docs_require_adoptable(rel);
 	ttl_docs_require_last_trigger(rel);
+	if (OidIsValid(get_trigger_oid(relid, TTL_DOCS_TRIGGER, true)) &&
+		!ttl_docs_has_trigger(relid))
+		ereport(ERROR,
+				(errcode(ERRCODE_DUPLICATE_OBJECT),
+				 errmsg("table \"%s\" has a trigger \"%s\" that is not ours",
+						RelationGetRelationName(rel), TTL_DOCS_TRIGGER),
+				 errhint("Rename it: the name is kept for the trigger of the collection.")));
 	choose_doc_column(rel, doc_column, &settings->doc_column);
 	present.ts = ttl_docs_find_system_column(rel, TTL_DOCS_TS_COLUMN, TIMESTAMPTZOID);
 	present.ttl = ttl_docs_find_system_column(rel, TTL_DOCS_TTL_COLUMN, INT4OID);
@@ -287,17 +342,40 @@ adopt_table(Oid relid, CollectionSettings *settings,
 	table_close(rel, NoLock);
 
 	add_system_columns(relid, settings, stamp, last_modified != NULL, present);
-	collection.root = relid;
-	collection.settings = *settings;
 	if (present.ttl || present.slot)
-		ttl_docs_mend_derived(relid, &collection);
-	if (!OidIsValid(get_trigger_oid(relid, TTL_DOCS_TRIGGER, true)))
-		ttl_docs_create_trigger(relid);
+		mend_tree(relid, settings);
+	ttl_docs_create_trigger(relid);
 	ttl_docs_create_purge_index(relid, settings->indexing);
 
 	settings->origin_database = MyDatabaseId;
 	settings->origin_relation = relid;
 	ttl_docs_write_label(relid, settings);
+}
+
+/*
+ * Makes _ttl and _slot right where they were there before, in all partitions,
+ * which have column numbers of their own.
+ */
+static void
+mend_tree(Oid relid, const CollectionSettings *settings)
+{
+	List	   *tables = find_all_inheritors(relid, NoLock, NULL);
+	ListCell   *lc;
+
+	foreach(lc, tables)
+	{
+		Oid			member = lfirst_oid(lc);
+		Collection	collection;
+
+		collection.root = relid;
+		collection.settings = *settings;
+		collection.doc = get_attnum(member, NameStr(settings->doc_column));
+		collection.ts = get_attnum(member, TTL_DOCS_TS_COLUMN);
+		collection.ttl = get_attnum(member, TTL_DOCS_TTL_COLUMN);
+		collection.slot = get_attnum(member, TTL_DOCS_SLOT_COLUMN);
+		ttl_docs_mend_derived(member, &collection);
+	}
+	list_free(tables);
 }
 
 /* Finds the jsonb column that holds the documents, or raises an error. */

@@ -41,7 +41,6 @@
 #include "catalog/pg_type.h"
 #include "commands/extension.h"
 #include "commands/seclabel.h"
-#include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/datetime.h"
 #include "utils/fmgroids.h"
@@ -62,6 +61,7 @@ static void check_relabel(const ObjectAddress *object, const char *label);
 static void check_labelled_table(Oid relid, const CollectionSettings *settings);
 static char *print_label(const CollectionSettings *settings);
 static void print_floor(StringInfo buf, const char *key, TimestampTz floor);
+static char *iso_time(TimestampTz time);
 static void parse_label(const char *label, CollectionSettings *settings);
 static JsonbValue *label_value(Jsonb *label, const char *key,
 							   enum jbvType type, JsonbValue *value);
@@ -251,10 +251,12 @@ check_labelled_table(Oid relid, const CollectionSettings *settings)
 {
 	/* core has it locked */
 	Relation	rel = relation_open(relid, NoLock);
+	AttrNumber	ts;
 	AttrNumber	doc;
 
 	ttl_docs_require_adoptable(rel);
-	if (!ttl_docs_find_system_column(rel, TTL_DOCS_TS_COLUMN, TIMESTAMPTZOID) ||
+	ts = ttl_docs_find_system_column(rel, TTL_DOCS_TS_COLUMN, TIMESTAMPTZOID);
+	if (!ts || !TupleDescAttr(RelationGetDescr(rel), ts - 1)->attnotnull ||
 		!ttl_docs_find_system_column(rel, TTL_DOCS_TTL_COLUMN, INT4OID) ||
 		!ttl_docs_find_system_column(rel, TTL_DOCS_SLOT_COLUMN, INT8OID))
 		ereport(ERROR,
@@ -297,16 +299,20 @@ print_label(const CollectionSettings *settings)
 static void
 print_floor(StringInfo buf, const char *key, TimestampTz floor)
 {
-	char		iso[MAXDATELEN + 1];
+	if (floor == DT_NOBEGIN)
+		appendStringInfo(buf, ", \"%s\": null", key);
+	else
+		appendStringInfo(buf, ", \"%s\": \"%s\"", key, iso_time(floor));
+}
+
+/* A time in the one form that labels have. */
+static char *
+iso_time(TimestampTz time)
+{
 	const int	utc = 0;
 
-	if (floor == DT_NOBEGIN)
-	{
-		appendStringInfo(buf, ", \"%s\": null", key);
-		return;
-	}
-	JsonEncodeDateTime(iso, TimestampTzGetDatum(floor), TIMESTAMPTZOID, &utc);
-	appendStringInfo(buf, ", \"%s\": \"%s\"", key, iso);
+	return JsonEncodeDateTime(palloc(MAXDATELEN + 1), TimestampTzGetDatum(time),
+							  TIMESTAMPTZOID, &utc);
 }
 
 /* Reads what print_label wrote, or raises an error. */
@@ -322,8 +328,8 @@ parse_label(const char *label, CollectionSettings *settings)
 	label_integer(json, "version", LABEL_VERSION, LABEL_VERSION);
 
 	memset(settings, 0, sizeof(*settings));
-	label_value(json, "document", jbvString, &value);
-	if (value.val.string.len == 0 || value.val.string.len >= NAMEDATALEN)
+	if (label_value(json, "document", jbvString, &value) == NULL ||
+		value.val.string.len == 0 || value.val.string.len >= NAMEDATALEN)
 		report_bad_label("document");
 	memcpy(NameStr(settings->doc_column), value.val.string.val,
 		   value.val.string.len);
@@ -391,16 +397,18 @@ static TimestampTz
 label_floor(Jsonb *label, const char *key)
 {
 	JsonbValue	value;
+	char	   *text;
 	TimestampTz floor;
 
 	if (label_value(label, key, jbvString, &value) == NULL)
 		return DT_NOBEGIN;
+	text = pnstrdup(value.val.string.val, value.val.string.len);
 	floor = DatumGetTimestampTz(DirectFunctionCall3(timestamptz_in,
-													CStringGetDatum(pnstrdup(value.val.string.val,
-																			 value.val.string.len)),
+													CStringGetDatum(text),
 													ObjectIdGetDatum(InvalidOid),
 													Int32GetDatum(-1)));
-	if (TIMESTAMP_NOT_FINITE(floor))
+	/* not "now", nor anything else that means something else elsewhere */
+	if (TIMESTAMP_NOT_FINITE(floor) || strcmp(iso_time(floor), text) != 0)
 		report_bad_label(key);
 	return floor;
 }

@@ -28,24 +28,29 @@
 #include "catalog/pg_am.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
+#include "catalog/pg_opfamily.h"
 #include "catalog/pg_trigger.h"
 #include "catalog/pg_type.h"
+#include "commands/trigger.h"
 #include "executor/spi.h"
 #include "miscadmin.h"
 #include "parser/parse_func.h"
 #include "utils/builtins.h"
-#include "utils/guc.h"
+#include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
-#include "utils/partcache.h"
 #include "utils/rel.h"
 #include "utils/reltrigger.h"
 #include "utils/snapmgr.h"
 
 #include "ttl_docs.h"
 
+#define TRIGGER_TYPE	(TRIGGER_TYPE_ROW | TRIGGER_TYPE_BEFORE | \
+						 TRIGGER_TYPE_INSERT | TRIGGER_TYPE_UPDATE | \
+						 TRIGGER_TYPE_DELETE)
+
 static void require_no_inheritance(Relation rel);
-static void require_no_foreign_partition(Relation rel);
-static void require_free_partition_key(Relation rel);
+static void require_fit_partitions(Relation rel);
+static void report_invalid_ttl(Oid relid, const char *doc_column);
 static bool is_purge_index(Relation rel, Oid indexid, IndexingMode indexing);
 
 /*
@@ -76,8 +81,7 @@ ttl_docs_require_adoptable(Relation rel)
 						RelationGetRelationName(rel)),
 				 errhint("The purge could not reach it; use a plain or an unlogged table.")));
 	require_no_inheritance(rel);
-	require_no_foreign_partition(rel);
-	require_free_partition_key(rel);
+	require_fit_partitions(rel);
 }
 
 /* Triggers and purge index would not reach plain inheritance children. */
@@ -109,7 +113,7 @@ require_no_inheritance(Relation rel)
 
 /* A foreign server would not filter, nor stamp. */
 static void
-require_no_foreign_partition(Relation rel)
+require_fit_partitions(Relation rel)
 {
 	List	   *tables;
 	ListCell   *lc;
@@ -119,20 +123,24 @@ require_no_foreign_partition(Relation rel)
 	tables = find_all_inheritors(RelationGetRelid(rel), AccessShareLock, NULL);
 	foreach(lc, tables)
 	{
-		if (get_rel_relkind(lfirst_oid(lc)) == RELKIND_FOREIGN_TABLE)
+		Relation	part = table_open(lfirst_oid(lc), NoLock);
+
+		if (part->rd_rel->relkind == RELKIND_FOREIGN_TABLE)
 			ereport(ERROR,
 					(errcode(ERRCODE_WRONG_OBJECT_TYPE),
 					 errmsg("\"%s\" cannot be a collection: its partition \"%s\" is a foreign table",
 							RelationGetRelationName(rel),
-							get_rel_name(lfirst_oid(lc))),
+							RelationGetRelationName(part)),
 					 errhint("Detach the foreign partition first.")));
+		ttl_docs_require_free_partition_key(part);
+		table_close(part, NoLock);
 	}
 	list_free(tables);
 }
 
 /* A stamp that changes with every write cannot say where a row belongs. */
-static void
-require_free_partition_key(Relation rel)
+void
+ttl_docs_require_free_partition_key(Relation rel)
 {
 	static const char *const names[] = {
 		TTL_DOCS_TS_COLUMN, TTL_DOCS_TTL_COLUMN, TTL_DOCS_SLOT_COLUMN
@@ -151,8 +159,8 @@ require_free_partition_key(Relation rel)
 		if (has_partition_attrs(rel, columns, NULL))
 			ereport(ERROR,
 					(errcode(ERRCODE_WRONG_OBJECT_TYPE),
-					 errmsg("\"%s\" cannot be a collection: the system column \"%s\" is part of its partition key",
-							RelationGetRelationName(rel), names[i])));
+					 errmsg("the system column \"%s\" of a collection cannot be part of the partition key of \"%s\"",
+							names[i], RelationGetRelationName(rel))));
 	}
 }
 
@@ -226,6 +234,12 @@ is_purge_index(Relation rel, Oid indexid, IndexingMode indexing)
 		index->rd_rel->relam == (indexing == INDEXING_LAZY ?
 								 BRIN_AM_OID : BTREE_AM_OID);
 
+	/* ascending, by the usual order: its beginning is what is due first */
+	if (result && indexing == INDEXING_CONSISTENT &&
+		index->rd_rel->relkind == RELKIND_INDEX)
+		result = index->rd_indoption[0] == 0 &&
+			index->rd_opfamily[0] == INTEGER_BTREE_FAM_OID;
+
 	/* a partial one has to hold every document that can expire */
 	if (result && indexing == INDEXING_CONSISTENT)
 	{
@@ -246,6 +260,41 @@ is_purge_index(Relation rel, Oid indexid, IndexingMode indexing)
 	return result;
 }
 
+/*
+ * Does the table have our trigger, whole: for every row and column, without a
+ * condition?
+ */
+bool
+ttl_docs_has_trigger(Oid relid)
+{
+	Relation	triggers = table_open(TriggerRelationId, AccessShareLock);
+	ScanKeyData keys[2];
+	SysScanDesc scan;
+	HeapTuple	tuple;
+	bool		found = false;
+
+	ScanKeyInit(&keys[0], Anum_pg_trigger_tgrelid, BTEqualStrategyNumber,
+				F_OIDEQ, ObjectIdGetDatum(relid));
+	ScanKeyInit(&keys[1], Anum_pg_trigger_tgname, BTEqualStrategyNumber,
+				F_NAMEEQ, CStringGetDatum(TTL_DOCS_TRIGGER));
+	scan = systable_beginscan(triggers, TriggerRelidNameIndexId, true, NULL,
+							  lengthof(keys), keys);
+	tuple = systable_getnext(scan);
+	if (HeapTupleIsValid(tuple))
+	{
+		Form_pg_trigger form = (Form_pg_trigger) GETSTRUCT(tuple);
+
+		found = form->tgfoid == ttl_docs_trigger_function() &&
+			form->tgtype == TRIGGER_TYPE && form->tgnargs == 0 &&
+			form->tgattr.dim1 == 0 &&
+			heap_attisnull(tuple, Anum_pg_trigger_tgqual,
+						   RelationGetDescr(triggers));
+	}
+	systable_endscan(scan);
+	table_close(triggers, AccessShareLock);
+	return found;
+}
+
 /* The trigger function's OID, looked up because extensions come and go. */
 Oid
 ttl_docs_trigger_function(void)
@@ -253,6 +302,14 @@ ttl_docs_trigger_function(void)
 	return LookupFuncName(list_make2(makeString(TTL_DOCS_SCHEMA),
 									 makeString(TTL_DOCS_TRIGGER_FUNCTION)),
 						  0, NULL, true);
+}
+
+void
+ttl_docs_drop_trigger(Oid relid)
+{
+	if (OidIsValid(get_trigger_oid(relid, TTL_DOCS_TRIGGER, true)))
+		ttl_docs_run("DROP TRIGGER %s ON %s", TTL_DOCS_TRIGGER,
+					 ttl_docs_quoted_name(relid));
 }
 
 /* A table's name for use in SQL: qualified and quoted. */
@@ -290,16 +347,20 @@ ttl_docs_run(const char *format,...)
 	pfree(sql.data);
 }
 
-/* ALWAYS: keys are freed for replicated rows too. */
+/*
+ * Makes our trigger, unless the table has it.  ALWAYS: keys are freed for
+ * replicated rows too.
+ */
 void
 ttl_docs_create_trigger(Oid relid)
 {
 	char	   *table = ttl_docs_quoted_name(relid);
 
-	ttl_docs_run("CREATE TRIGGER %s BEFORE INSERT OR UPDATE OR DELETE ON %s"
-				 " FOR EACH ROW EXECUTE FUNCTION %s.%s()",
-				 TTL_DOCS_TRIGGER, table,
-				 TTL_DOCS_SCHEMA, TTL_DOCS_TRIGGER_FUNCTION);
+	if (!ttl_docs_has_trigger(relid))
+		ttl_docs_run("CREATE TRIGGER %s BEFORE INSERT OR UPDATE OR DELETE ON %s"
+					 " FOR EACH ROW EXECUTE FUNCTION %s.%s()",
+					 TTL_DOCS_TRIGGER, table,
+					 TTL_DOCS_SCHEMA, TTL_DOCS_TRIGGER_FUNCTION);
 	ttl_docs_run("ALTER TABLE %s ENABLE ALWAYS TRIGGER %s",
 				 table, TTL_DOCS_TRIGGER);
 }
@@ -343,87 +404,68 @@ ttl_docs_drop_purge_index(Oid relid, IndexingMode indexing)
  * Refuses to turn TTL on while documents hold a ttl that is not valid.  The
  * condition selects them.  The caller holds a lock that keeps writers out;
  * the latest snapshot then sees all there is, also in a REPEATABLE READ
- * transaction.
+ * transaction.  Policies that are forced on the owner hide nothing from it.
  */
 void
 ttl_docs_refuse_invalid_ttl(Oid relid, const char *doc_column,
 							const char *condition)
 {
-	StringInfoData sql;
+	char	   *from = psprintf("FROM %s WHERE %s", ttl_docs_quoted_name(relid),
+								condition);
+	char	   *sql;
 	SPIPlanPtr	plan;
 	Oid			user;
 	int			sec_context;
 
-	/* policies that are forced on the owner hide nothing from maintenance */
+	sql = psprintf("SELECT (SELECT pg_catalog.count(*) %s)::pg_catalog.int8,"
+				   " (SELECT pg_catalog.jsonb_extract_path(%s, 'ttl') %s LIMIT 1)",
+				   from, quote_identifier(doc_column), from);
 	GetUserIdAndSecContext(&user, &sec_context);
 	SetUserIdAndSecContext(user, sec_context | SECURITY_NOFORCE_RLS);
-	initStringInfo(&sql);
-	appendStringInfo(&sql,
-					 "SELECT pg_catalog.count(*),"
-					 " (pg_catalog.array_agg(pg_catalog.jsonb_extract_path(%s, 'ttl')))[1]::text"
-					 " FROM %s WHERE %s",
-					 quote_identifier(doc_column), ttl_docs_quoted_name(relid),
-					 condition);
 	SPI_connect();
-	plan = SPI_prepare(sql.data, 0, NULL);
+	plan = SPI_prepare(sql, 0, NULL);
 	if (plan == NULL)
-		elog(ERROR, "SPI_prepare failed: %s", sql.data);
-	SPI_execute_snapshot(plan, NULL, NULL, GetLatestSnapshot(),
-						 InvalidSnapshot, true, false, 0);
-	if (SPI_processed == 1 &&
-		strcmp(SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1), "0") != 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("%s documents of \"%s\" have an invalid \"ttl\", one of them %s",
-						SPI_getvalue(SPI_tuptable->vals[0],
-									 SPI_tuptable->tupdesc, 1),
-						get_rel_name(relid),
-						SPI_getvalue(SPI_tuptable->vals[0],
-									 SPI_tuptable->tupdesc, 2)),
-				 errhint("A document's ttl is an integer from 1 to %d, -1, or null. Mend those that ttl_docs.document_ttl(%s) = 0 finds.",
-						 TTL_MAX, quote_identifier(doc_column))));
+		elog(ERROR, "SPI_prepare failed: %s", sql);
+	if (SPI_execute_snapshot(plan, NULL, NULL, GetLatestSnapshot(),
+							 InvalidSnapshot, true, false, 0) == SPI_OK_SELECT &&
+		SPI_processed == 1)
+		report_invalid_ttl(relid, doc_column);
 	SPI_finish();
-	pfree(sql.data);
 	SetUserIdAndSecContext(user, sec_context);
 }
 
-/*
- * Computes _ttl and _slot anew for rows that came without passing the trigger
- * (a table that was attached, or that had system columns before), and touches
- * only those where they are wrong.  Row triggers see nothing of it: no
- * document changes.  The caller holds ACCESS EXCLUSIVE.
- */
-void
-ttl_docs_mend_derived(Oid relid, const Collection *collection)
+/* Raises the error, if the query just run has found any. */
+static void
+report_invalid_ttl(Oid relid, const char *doc_column)
 {
-	const CollectionSettings *settings = &collection->settings;
-	char	   *table = ttl_docs_quoted_name(relid);
-	const char *doc = quote_identifier(NameStr(settings->doc_column));
-	int			nest_level = NewGUCNestLevel();
-	char	   *slot;
-	Oid			user;
-	int			sec_context;
+	HeapTuple	row = SPI_tuptable->vals[0];
+	TupleDesc	tupdesc = SPI_tuptable->tupdesc;
+	bool		isnull;
+	int64		count = DatumGetInt64(SPI_getbinval(row, tupdesc, 1, &isnull));
+	Datum		example;
+	JsonbValue	value;
 
-	GetUserIdAndSecContext(&user, &sec_context);
-	SetUserIdAndSecContext(user, sec_context | SECURITY_NOFORCE_RLS);
-	slot = psprintf("%s.slot(%s, %s.document_ttl(%s), %d)",
-					TTL_DOCS_SCHEMA, TTL_DOCS_TS_COLUMN, TTL_DOCS_SCHEMA, doc,
-					settings->default_ttl);
-	(void) set_config_option("session_replication_role", "replica",
-							 PGC_SUSET, PGC_S_SESSION, GUC_ACTION_SAVE,
-							 true, 0, false);
-	(void) set_config_option("search_path", "pg_catalog, pg_temp",
-							 PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE,
-							 true, 0, false);
-	ttl_docs_run("UPDATE %s SET %s = %s.document_ttl(%s), %s = %s"
-				 " WHERE %s IS DISTINCT FROM %s.document_ttl(%s)"
-				 " OR %s IS DISTINCT FROM %s",
-				 table, TTL_DOCS_TTL_COLUMN, TTL_DOCS_SCHEMA, doc,
-				 TTL_DOCS_SLOT_COLUMN, slot,
-				 TTL_DOCS_TTL_COLUMN, TTL_DOCS_SCHEMA, doc,
-				 TTL_DOCS_SLOT_COLUMN, slot);
-	AtEOXact_GUC(true, nest_level);
-	SetUserIdAndSecContext(user, sec_context);
+	if (count == 0)
+		return;
+	example = SPI_getbinval(row, tupdesc, 2, &isnull);
+	if (isnull || !JsonbExtractScalar(&DatumGetJsonbP(example)->root, &value))
+	{
+		value.type = jbvBinary;
+		if (!isnull)
+		{
+			value.val.binary.data = &DatumGetJsonbP(example)->root;
+			value.val.binary.len = VARSIZE(DatumGetJsonbP(example)) - VARHDRSZ;
+		}
+	}
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg_plural("%lld document of \"%s\" has an invalid \"ttl\": %s",
+						   "%lld documents of \"%s\" have an invalid \"ttl\", one of them %s",
+						   (unsigned long) count, (long long) count,
+						   get_rel_name(relid),
+						   isnull ? "null" : ttl_docs_ttl_text(&value)),
+			 errhint("A ttl is an integer from 1 to %d, -1, or null. WHERE ttl_docs.document_ttl(%s) = 0 finds the others.",
+					 TTL_MAX, quote_identifier(doc_column))));
 }
 
 /*
@@ -451,4 +493,20 @@ ttl_docs_require_last_trigger(Relation rel)
 					 errhint("Choose a name that sorts before \"%s\".",
 							 TTL_DOCS_TRIGGER)));
 	}
+}
+
+/* For what only a collection has. */
+void
+ttl_docs_report_no_collection(Oid relid)
+{
+	char	   *name = get_rel_name(relid);
+
+	if (name == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_TABLE),
+				 errmsg("relation with OID %u does not exist", relid)));
+	ereport(ERROR,
+			(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+			 errmsg("\"%s\" is not a collection", name),
+			 errhint("Make it one with ttl_docs.adopt().")));
 }

@@ -23,7 +23,6 @@
 #include "access/table.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_type.h"
-#include "commands/tablecmds.h"
 #include "executor/spi.h"
 #include "fmgr.h"
 #include "funcapi.h"
@@ -45,6 +44,8 @@ PG_FUNCTION_INFO_V1(ttl_docs_preview);
 static bool lets_live_longer(const CollectionSettings *settings, bool on,
 							 int32 default_ttl);
 static void require_purge_index(Relation rel, const CollectionSettings *settings);
+static void preview_counts(const char *table, const char *expires, Datum *counts);
+static Datum preview_examples(Relation rel, const char *expires);
 static char *document_name_expression(Relation rel);
 
 /*
@@ -70,17 +71,22 @@ ttl_docs_set_default_ttl(PG_FUNCTION_ARGS)
 	if (on)
 		ttl_docs_check_default_ttl(default_ttl);
 
-	/* which lock it takes depends on the setting, which the lock protects */
-	for (;;)
-	{
-		rel = ttl_docs_open_collection(relid, lockmode, &collection);
-		if (lockmode == AccessExclusiveLock ||
-			!lets_live_longer(&collection.settings, on, default_ttl))
-			break;
-		table_close(rel, lockmode);
+	/*
+	 * Which lock it takes depends on the setting that the lock protects.  So
+	 * look first and check later; making a lock stronger would deadlock.
+	 */
+	if (ttl_docs_collection(relid, &collection) &&
+		lets_live_longer(&collection.settings, on, default_ttl))
 		lockmode = AccessExclusiveLock;
-	}
-	CheckTableNotInUse(rel, "set_default_ttl");
+	rel = ttl_docs_open_collection(relid, lockmode, &collection);
+	if (lockmode != AccessExclusiveLock &&
+		lets_live_longer(&collection.settings, on, default_ttl))
+		ereport(ERROR,
+				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+				 errmsg("could not set the DefaultTTL of \"%s\": somebody else has changed it meanwhile",
+						RelationGetRelationName(rel)),
+				 errhint("Try again.")));
+	ttl_docs_require_unused(relid, "set_default_ttl");
 
 	settings = collection.settings;
 	if (on && settings.indexing == INDEXING_NONE)
@@ -141,18 +147,7 @@ ttl_docs_get_default_ttl(PG_FUNCTION_ARGS)
 
 	ttl_docs_require_preload();
 	if (!ttl_docs_collection(relid, &collection))
-	{
-		char	   *name = get_rel_name(relid);
-
-		if (name == NULL)
-			ereport(ERROR,
-					(errcode(ERRCODE_UNDEFINED_TABLE),
-					 errmsg("relation with OID %u does not exist", relid)));
-		ereport(ERROR,
-				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
-				 errmsg("\"%s\" is not a collection", name),
-				 errhint("Make it one with ttl_docs.adopt().")));
-	}
+		ttl_docs_report_no_collection(relid);
 	if (!collection.settings.on)
 		PG_RETURN_NULL();
 	PG_RETURN_INT32(collection.settings.default_ttl);
@@ -176,7 +171,7 @@ ttl_docs_set_indexing(PG_FUNCTION_ARGS)
 	ttl_docs_require_preload();
 	indexing = ttl_docs_parse_indexing(text_to_cstring(PG_GETARG_TEXT_PP(1)));
 	rel = ttl_docs_open_collection(relid, ShareRowExclusiveLock, &collection);
-	CheckTableNotInUse(rel, "set_indexing");
+	ttl_docs_require_unused(relid, "set_indexing");
 	settings = collection.settings;
 	if (indexing == INDEXING_NONE && settings.on)
 		ereport(ERROR,
@@ -205,16 +200,12 @@ ttl_docs_set_indexing(PG_FUNCTION_ARGS)
 Datum
 ttl_docs_preview(PG_FUNCTION_ARGS)
 {
-	Collection	collection;
 	Relation	rel;
 	TupleDesc	tupdesc;
+	Collection	collection;
 	Datum		values[PREVIEW_COUNTS + 1];
 	bool		nulls[PREVIEW_COUNTS + 1] = {0};
-	bool		isnull;
-	char	   *table;
 	char	   *expires;
-	char	   *name;
-	MemoryContext caller = CurrentMemoryContext;
 
 	ttl_docs_require_preload();
 	if (PG_ARGISNULL(0))
@@ -226,50 +217,69 @@ ttl_docs_preview(PG_FUNCTION_ARGS)
 	if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
 	rel = try_relation_open(PG_GETARG_OID(0), AccessShareLock);
-	if (rel == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_TABLE),
-				 errmsg("relation with OID %u does not exist", PG_GETARG_OID(0))));
-	if (!ttl_docs_collection(RelationGetRelid(rel), &collection))
-		ereport(ERROR,
-				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
-				 errmsg("\"%s\" is not a collection", RelationGetRelationName(rel)),
-				 errhint("Make it one with ttl_docs.adopt().")));
-	table = ttl_docs_quoted_name(RelationGetRelid(rel));
-	name = document_name_expression(rel);
+	if (rel == NULL || !ttl_docs_collection(RelationGetRelid(rel), &collection))
+		ttl_docs_report_no_collection(PG_GETARG_OID(0));
+
 	expires = psprintf("%s.expires_under(%s, %s, %s)", TTL_DOCS_SCHEMA,
 					   TTL_DOCS_TS_COLUMN, TTL_DOCS_TTL_COLUMN,
 					   PG_ARGISNULL(1) ? "NULL" : psprintf("%d", PG_GETARG_INT32(1)));
-
-	SPI_connect();
-	if (SPI_execute(psprintf("SELECT pg_catalog.count(*),"
-							 " pg_catalog.count(*) FILTER (WHERE e OPERATOR(pg_catalog.<=) n),"
-							 " pg_catalog.count(*) FILTER (WHERE e OPERATOR(pg_catalog.>) n AND e OPERATOR(pg_catalog.<) 'infinity'),"
-							 " pg_catalog.count(*) FILTER (WHERE e OPERATOR(pg_catalog.=) 'infinity'),"
-							 " pg_catalog.count(*) FILTER (WHERE %s OPERATOR(pg_catalog.=) %d)"
-							 " FROM (SELECT %s, %s AS e, %s.now() AS n FROM %s) AS d",
-							 TTL_DOCS_TTL_COLUMN, TTL_INVALID,
-							 TTL_DOCS_TTL_COLUMN, expires, TTL_DOCS_SCHEMA, table),
-					true, 1) != SPI_OK_SELECT || SPI_processed != 1)
-		elog(ERROR, "could not preview %s", table);
-	for (int i = 0; i < PREVIEW_COUNTS; i++)
-		values[i] = SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc,
-								  i + 1, &nulls[i]);
-
-	if (SPI_execute(psprintf("SELECT ARRAY(SELECT %s FROM %s"
-							 " WHERE %s OPERATOR(pg_catalog.<=) %s.now() LIMIT %d)",
-							 name, table, expires, TTL_DOCS_SCHEMA, PREVIEW_EXAMPLES),
-					true, 1) != SPI_OK_SELECT || SPI_processed != 1)
-		elog(ERROR, "could not preview %s", table);
-	values[PREVIEW_COUNTS] = SPI_getbinval(SPI_tuptable->vals[0],
-										   SPI_tuptable->tupdesc, 1, &isnull);
-	nulls[PREVIEW_COUNTS] = isnull;
-	MemoryContextSwitchTo(caller);
-	values[PREVIEW_COUNTS] = PointerGetDatum(PG_DETOAST_DATUM_COPY(values[PREVIEW_COUNTS]));
-	SPI_finish();
+	preview_counts(ttl_docs_quoted_name(RelationGetRelid(rel)), expires, values);
+	values[PREVIEW_COUNTS] = preview_examples(rel, expires);
 	table_close(rel, NoLock);
 	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(tupdesc),
 													  values, nulls)));
+}
+
+/* How many live documents would expire when; all of them bigint. */
+static void
+preview_counts(const char *table, const char *expires, Datum *counts)
+{
+	char	   *sql;
+
+	sql = psprintf("SELECT pg_catalog.count(*),"
+				   " pg_catalog.count(*) FILTER (WHERE e OPERATOR(pg_catalog.<=) n),"
+				   " pg_catalog.count(*) FILTER (WHERE e OPERATOR(pg_catalog.>) n"
+				   "  AND e OPERATOR(pg_catalog.<) 'infinity'),"
+				   " pg_catalog.count(*) FILTER (WHERE e OPERATOR(pg_catalog.=) 'infinity'),"
+				   " pg_catalog.count(*) FILTER (WHERE %s OPERATOR(pg_catalog.=) %d)"
+				   " FROM (SELECT %s, %s AS e, %s.now() AS n FROM %s) AS d",
+				   TTL_DOCS_TTL_COLUMN, TTL_INVALID, TTL_DOCS_TTL_COLUMN,
+				   expires, TTL_DOCS_SCHEMA, table);
+	SPI_connect();
+	if (SPI_execute(sql, true, 1) != SPI_OK_SELECT || SPI_processed != 1)
+		elog(ERROR, "could not preview %s", table);
+	for (int i = 0; i < PREVIEW_COUNTS; i++)
+	{
+		bool		isnull;
+
+		/* by value on the machines that we build for */
+		counts[i] = SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc,
+								  i + 1, &isnull);
+	}
+	SPI_finish();
+}
+
+/* Names a few that would expire now, as text[]. */
+static Datum
+preview_examples(Relation rel, const char *expires)
+{
+	char	   *sql;
+	bool		isnull;
+	Datum		examples;
+
+	sql = psprintf("SELECT ARRAY(SELECT %s FROM %s"
+				   " WHERE %s OPERATOR(pg_catalog.<=) %s.now() LIMIT %d)",
+				   document_name_expression(rel),
+				   ttl_docs_quoted_name(RelationGetRelid(rel)), expires,
+				   TTL_DOCS_SCHEMA, PREVIEW_EXAMPLES);
+	SPI_connect();
+	if (SPI_execute(sql, true, 1) != SPI_OK_SELECT || SPI_processed != 1)
+		elog(ERROR, "could not preview \"%s\"", RelationGetRelationName(rel));
+	examples = SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1,
+							 &isnull);
+	examples = SPI_datumTransfer(examples, false, -1);
+	SPI_finish();
+	return examples;
 }
 
 /* SQL that names a document: its primary key as text, or where it is. */

@@ -65,6 +65,20 @@
 #define COMPAT_INDEXED_COLUMNS	INDEX_ATTR_BITMAP_HOT_BLOCKING
 #endif
 
+/* Updates say which indexes need an entry since 16: BRIN alone may */
+#if PG_VERSION_NUM < 160000
+typedef bool compat_UpdateIndexes;
+#define compat_any_index(update_indexes)	(update_indexes)
+#define compat_ExecInsertIndexTuples(relinfo, slot, estate, update_indexes) \
+	ExecInsertIndexTuples(relinfo, slot, estate, false, false, NULL, NIL)
+#else
+#define compat_UpdateIndexes	TU_UpdateIndexes
+#define compat_any_index(update_indexes)	((update_indexes) != TU_None)
+#define compat_ExecInsertIndexTuples(relinfo, slot, estate, update_indexes) \
+	ExecInsertIndexTuples(relinfo, slot, estate, false, false, NULL, NIL, \
+						  (update_indexes) == TU_Summarizing)
+#endif
+
 /* Functions that do not return are declared with a prefix since 18 */
 #if PG_VERSION_NUM < 180000
 #define pg_noreturn		pg_attribute_noreturn()

@@ -178,8 +178,11 @@ extern QuietLook *ttl_docs_quiet_look(Oid relid);
 extern void ttl_docs_require_adoptable(Relation rel);
 extern AttrNumber ttl_docs_find_system_column(Relation rel, const char *name,
 											  Oid type);
+extern void ttl_docs_require_free_partition_key(Relation rel);
 extern Oid	ttl_docs_purge_index(Relation rel, IndexingMode indexing);
 extern Oid	ttl_docs_trigger_function(void);
+extern bool ttl_docs_has_trigger(Oid relid);
+extern void ttl_docs_drop_trigger(Oid relid);
 extern char *ttl_docs_quoted_name(Oid relid);
 extern void ttl_docs_run(const char *format,...) pg_attribute_printf(1, 2);
 extern void ttl_docs_create_trigger(Oid relid);
@@ -187,13 +190,17 @@ extern void ttl_docs_create_purge_index(Oid relid, IndexingMode indexing);
 extern void ttl_docs_drop_purge_index(Oid relid, IndexingMode indexing);
 extern void ttl_docs_refuse_invalid_ttl(Oid relid, const char *doc_column,
 										const char *condition);
-extern void ttl_docs_mend_derived(Oid relid, const Collection *collection);
 extern void ttl_docs_require_last_trigger(Relation rel);
+pg_noreturn extern void ttl_docs_report_no_collection(Oid relid);
+
+/* collection_mend.c */
+extern void ttl_docs_mend_derived(Oid relid, const Collection *collection);
 
 /* collection_ddl.c */
 extern Relation ttl_docs_open_owned(Oid relid, LOCKMODE lockmode);
 extern Relation ttl_docs_open_collection(Oid relid, LOCKMODE lockmode,
 										 Collection *collection);
+extern void ttl_docs_require_unused(Oid relid, const char *action);
 
 /* collection_guard.c */
 extern void ttl_docs_guard_init(void);
@@ -216,6 +223,8 @@ struct LiveQuery
 	TimestampTz instant;
 	bool		foreign_key_check;	/* a query of core's RI triggers, judged
 									 * at the clock */
+	bool		validates_foreign_key;	/* run by ALTER TABLE itself, to check the
+										 * rows that are there */
 	TimestampTz checked_due;	/* when the row that such a query found will
 								 * expire */
 };
@@ -223,20 +232,22 @@ extern void ttl_docs_instant_init(void);
 extern TimestampTz ttl_docs_current_instant(void);
 extern LiveQuery *ttl_docs_running_query(void);
 extern int	ttl_docs_instant_param(const PlannedStmt *stmt);
-#define INSTANT_PARAM_TYPE	XID8OID
+#define INSTANT_PARAM_TYPE	INTERNALOID /* no expression has this type */
 
 /* access_copy.c */
 extern void ttl_docs_copy_init(void);
 
 /* access_test.c */
 extern bool ttl_docs_acts_for_backup(Oid relid);
-extern Oid	ttl_docs_unfiltered;
 
 /* write_ttl.c */
 extern int32 ttl_docs_document_ttl(Jsonb *doc, bool *inherits,
 								   JsonbValue *offending);
 pg_noreturn extern void ttl_docs_report_invalid_ttl(const JsonbValue *value);
 extern char *ttl_docs_ttl_text(const JsonbValue *value);
+
+/* write_trigger.c */
+pg_noreturn extern void ttl_docs_report_expired_upsert(void);
 
 /* write_keys.c */
 typedef struct KeyProbe KeyProbe;

@@ -11,41 +11,26 @@
  * in.  (A cascade that ran later would take the new document's children.)
  * Constraint triggers that are deferred stay so.
  *
- * Rights.  User code runs as the owner of the table, never as more: the
- * session may belong to somebody who has no right to delete.  Where the
- * session is not the owner's anyway,
- * - SECURITY_LOCAL_USERID_CHANGE and a pinned search_path go with the switch,
- *   as for core's foreign keys.  (SECURITY_RESTRICTED_OPERATION would refuse
- *   deferred triggers.)
- * - a trigger whose function belongs to somebody else than the owner or a
- *   superuser is not run: who has no more than TRIGGER on the table could
- *   otherwise act as its owner;
- * - errors lose their detail, which could show keys that the caller may not
- *   read.
- * Core restores user and search_path when the (sub)transaction aborts; the
- * purging flag is ours to restore.
+ * Rights.  Triggers run as whoever writes, as they do for a DELETE; the delete
+ * itself asks for no right, because to the writer the document is not there.
+ * Running them as the owner of the table would be wrong twice: an audit trigger
+ * would not find its tables under a search_path that is safe for the owner, and
+ * whoever may have code run on the way (a WHEN clause, a child table of a
+ * cascade, a temporary table that is found first) could act as the owner.
+ * Core's foreign key actions switch to the owner of the child by themselves.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
-#include "access/htup_details.h"
 #include "access/table.h"
 #include "access/tableam.h"
 #include "access/xact.h"
-#include "catalog/pg_proc.h"
-#include "catalog/pg_trigger.h"
 #include "commands/trigger.h"
 #include "executor/executor.h"
 #include "fmgr.h"
-#include "miscadmin.h"
-#include "utils/acl.h"
-#include "utils/builtins.h"
-#include "utils/guc.h"
-#include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
-#include "utils/syscache.h"
 
 #include "ttl_docs.h"
 
@@ -53,12 +38,11 @@ PG_FUNCTION_INFO_V1(ttl_docs_purging);
 
 static int	purging_depth = 0;
 
+static CommandId command_id(void);
 static DeleteResult lock_expired(Relation rel, const Collection *collection,
 								 ItemPointer tid);
-static DeleteResult delete_as_owner(Relation rel, ItemPointer tid);
+static DeleteResult delete_purging(Relation rel, ItemPointer tid);
 static DeleteResult delete_row(Relation rel, ItemPointer tid);
-static void require_trusted_triggers(Relation rel);
-static bool is_trusted(Oid function, Oid owner);
 
 /*
  * Deletes a document if it is expired by the clock.
@@ -70,7 +54,7 @@ ttl_docs_delete_expired(Relation rel, const Collection *collection,
 	DeleteResult result = lock_expired(rel, collection, tid);
 
 	if (result == DELETE_DONE)
-		result = delete_as_owner(rel, tid);
+		result = delete_purging(rel, tid);
 	return result;
 }
 
@@ -90,6 +74,21 @@ ttl_docs_purging(PG_FUNCTION_ARGS)
 	PG_RETURN_BOOL(purging_depth > 0);
 }
 
+/*
+ * The command that deletes: the query that writes, if there is one.  Under a
+ * later number, which commands of triggers have, that query would take the row
+ * for one that a trigger changed behind its back when its scan comes to it.
+ */
+static CommandId
+command_id(void)
+{
+	LiveQuery  *query = ttl_docs_running_query();
+	CommandId	current = GetCurrentCommandId(true);
+
+	return query != NULL && query->stmt->commandType != CMD_SELECT ?
+		query->estate->es_output_cid : current;
+}
+
 /* Locks the row version and judges it again. */
 static DeleteResult
 lock_expired(Relation rel, const Collection *collection, ItemPointer tid)
@@ -100,7 +99,7 @@ lock_expired(Relation rel, const Collection *collection, ItemPointer tid)
 
 	PushActiveSnapshot(GetLatestSnapshot());
 	switch (table_tuple_lock(rel, tid, GetActiveSnapshot(), slot,
-							 GetCurrentCommandId(true), LockTupleExclusive,
+							 command_id(), LockTupleExclusive,
 							 LockWaitBlock, 0, &failure))
 	{
 		case TM_Ok:
@@ -131,55 +130,22 @@ lock_expired(Relation rel, const Collection *collection, ItemPointer tid)
 	return result;
 }
 
-/* Deletes a row that we have locked, as the owner of its table. */
+/* Deletes a row that we have locked; the flag goes down on error too. */
 static DeleteResult
-delete_as_owner(Relation rel, ItemPointer tid)
+delete_purging(Relation rel, ItemPointer tid)
 {
-	Oid			owner = rel->rd_rel->relowner;
-	bool		switches = owner != GetUserId();
-	Oid			caller;
-	int			sec_context;
-	int			nest_level = 0;
-	MemoryContext context = CurrentMemoryContext;
 	volatile DeleteResult result = DELETE_REFUSED;
 
-	GetUserIdAndSecContext(&caller, &sec_context);
-	if (switches)
-	{
-		require_trusted_triggers(rel);
-		SetUserIdAndSecContext(owner, sec_context | SECURITY_LOCAL_USERID_CHANGE);
-		nest_level = NewGUCNestLevel();
-		(void) set_config_option("search_path", "pg_catalog, pg_temp",
-								 PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE,
-								 true, 0, false);
-	}
 	purging_depth++;
 	PG_TRY();
 	{
 		result = delete_row(rel, tid);
 	}
-	PG_CATCH();
+	PG_FINALLY();
 	{
-		ErrorData  *error;
-
 		purging_depth--;
-		if (!switches)
-			PG_RE_THROW();
-		MemoryContextSwitchTo(context);
-		error = CopyErrorData();
-		FlushErrorState();
-		error->detail = NULL;
-		error->detail_log = NULL;
-		error->context = NULL;
-		ReThrowError(error);
 	}
 	PG_END_TRY();
-	purging_depth--;
-	if (switches)
-	{
-		AtEOXact_GUC(true, nest_level);
-		SetUserIdAndSecContext(caller, sec_context);
-	}
 	return result;
 }
 
@@ -188,6 +154,7 @@ static DeleteResult
 delete_row(Relation rel, ItemPointer tid)
 {
 	EState	   *estate = CreateExecutorState();
+	MemoryContext caller = MemoryContextSwitchTo(estate->es_query_cxt);
 	ResultRelInfo *relinfo = makeNode(ResultRelInfo);
 	TransitionCaptureState *transition;
 	EPQState	epqstate;
@@ -198,7 +165,7 @@ delete_row(Relation rel, ItemPointer tid)
 	PushActiveSnapshot(GetLatestSnapshot());
 	InitResultRelInfo(relinfo, rel, 1, NULL, 0);
 	estate->es_snapshot = GetActiveSnapshot();
-	estate->es_output_cid = GetCurrentCommandId(true);
+	estate->es_output_cid = command_id();
 	compat_EvalPlanQualInit(&epqstate, estate);
 	AfterTriggerBeginQuery();
 	transition = MakeTransitionCaptureState(rel->trigdesc, RelationGetRelid(rel),
@@ -227,49 +194,8 @@ delete_row(Relation rel, ItemPointer tid)
 	ExecCloseResultRelations(estate);
 	ExecResetTupleTable(estate->es_tupleTable, false);
 	estate->es_snapshot = InvalidSnapshot;
+	MemoryContextSwitchTo(caller);
 	FreeExecutorState(estate);
 	PopActiveSnapshot();
-	return result;
-}
-
-/* See "Rights" above. */
-static void
-require_trusted_triggers(Relation rel)
-{
-	TriggerDesc *triggers = rel->trigdesc;
-
-	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
-	{
-		Trigger    *trigger = &triggers->triggers[i];
-
-		if (trigger->tgisinternal || trigger->tgenabled == TRIGGER_DISABLED ||
-			!TRIGGER_FOR_ROW(trigger->tgtype) ||
-			!TRIGGER_FOR_DELETE(trigger->tgtype) ||
-			is_trusted(trigger->tgfoid, rel->rd_rel->relowner))
-			continue;
-		ereport(ERROR,
-				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-				 errmsg("cannot delete an expired document of \"%s\" that is in the way of this key",
-						RelationGetRelationName(rel)),
-				 errdetail("The function of the trigger \"%s\" would run as the owner of the table, and belongs to somebody else.",
-						   trigger->tgname),
-				 errhint("Give the function to the owner of the table, or make it SECURITY DEFINER.")));
-	}
-}
-
-/* May a trigger function run as the owner of the table? */
-static bool
-is_trusted(Oid function, Oid owner)
-{
-	HeapTuple	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
-	Form_pg_proc form;
-	bool		result;
-
-	if (!HeapTupleIsValid(tuple))
-		return false;
-	form = (Form_pg_proc) GETSTRUCT(tuple);
-	result = form->prosecdef || form->proowner == owner ||
-		superuser_arg(form->proowner);
-	ReleaseSysCache(tuple);
 	return result;
 }

@@ -82,8 +82,8 @@ typedef struct Key
 static void open_probe(KeyProbe *probe, Relation rel);
 static KeyIndex *make_key_index(Relation rel, Relation index);
 static Bitmapset *columns_of(const IndexInfo *info);
-static bool changes_indexed_column(Relation rel, HeapTuple newtuple,
-								   HeapTuple oldtuple);
+static bool changes_indexed_column(Relation rel, AttrNumber slot,
+								   HeapTuple newtuple, HeapTuple oldtuple);
 static bool changes_key(const KeyIndex *key, Relation rel, HeapTuple newtuple,
 						HeapTuple oldtuple);
 static bool changes_column(AttrNumber attno, TupleDesc tupdesc,
@@ -201,7 +201,8 @@ ttl_docs_free_keys(KeyProbe *probe, Relation rel, HeapTuple newtuple,
 	TupleTableSlot *slot;
 	ListCell   *lc;
 
-	if ((oldtuple != NULL && !changes_indexed_column(rel, newtuple, oldtuple)) ||
+	if ((oldtuple != NULL &&
+		 !changes_indexed_column(rel, probe->collection.slot, newtuple, oldtuple)) ||
 		ttl_docs_nothing_expired(rel, &probe->collection, ttl_docs_clock()))
 		return;
 
@@ -236,7 +237,8 @@ ttl_docs_free_keys(KeyProbe *probe, Relation rel, HeapTuple newtuple,
  * columns are computed from others later, so with them the answer is yes.
  */
 static bool
-changes_indexed_column(Relation rel, HeapTuple newtuple, HeapTuple oldtuple)
+changes_indexed_column(Relation rel, AttrNumber slot, HeapTuple newtuple,
+					   HeapTuple oldtuple)
 {
 	TupleDesc	tupdesc = RelationGetDescr(rel);
 	Bitmapset  *columns;
@@ -251,8 +253,7 @@ changes_indexed_column(Relation rel, HeapTuple newtuple, HeapTuple oldtuple)
 		AttrNumber	attno = member + FirstLowInvalidHeapAttributeNumber;
 
 		changes = attno <= 0 ||
-			(strcmp(NameStr(TupleDescAttr(tupdesc, attno - 1)->attname),
-					TTL_DOCS_SLOT_COLUMN) != 0 &&
+			(attno != slot &&
 			 changes_column(attno, tupdesc, newtuple, oldtuple));
 	}
 	bms_free(columns);

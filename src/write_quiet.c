@@ -12,9 +12,11 @@
  * for so long: it saves looking, and costs no more than a probe.
  *
  * That holds for stamps that the clock gave.  Replication and restores bring
- * theirs, and a session may have moved its clock; whoever writes such a stamp
- * counts a generation up in shared memory, and looks of an older generation no
- * longer count.  A session that has moved its clock always looks for itself.
+ * theirs, and a session may have moved its clock; a transaction that has written
+ * such a stamp counts a generation up in shared memory before it commits, and
+ * looks of an older generation no longer count.  (Before that, others that want
+ * its keys wait for it.)  It always looks for itself, and so does a session that
+ * has moved its clock.
  *
  * Entries of rows that are dead to everybody are passed over, but not for
  * long: after a large purge there may be many until VACUUM comes, and then the
@@ -29,15 +31,15 @@
 
 #include "access/genam.h"
 #include "access/relscan.h"
-#include "access/table.h"
 #include "access/tableam.h"
 #include "access/visibilitymap.h"
-#include "catalog/pg_type.h"
+#include "access/xact.h"
 #include "executor/tuptable.h"
 #include "miscadmin.h"
 #include "port/atomics.h"
 #include "storage/bufmgr.h"
 #include "storage/ipc.h"
+#include "storage/lwlock.h"
 #include "storage/shmem.h"
 #include "utils/fmgroids.h"
 #include "utils/rel.h"
@@ -50,11 +52,13 @@
 #define MAX_DEAD_ENTRIES	100
 
 static pg_atomic_uint64 *stamp_generation = NULL;
+static bool wrote_foreign_stamp = false;	/* in this transaction */
 static shmem_request_hook_type next_shmem_request_hook = NULL;
 static shmem_startup_hook_type next_shmem_startup_hook = NULL;
 
 static void request_shmem(void);
 static void startup_shmem(void);
+static void count_generation(XactEvent event, void *arg);
 static bool look(Relation rel, const Collection *collection, TimestampTz clock);
 static bool first_slot(Relation rel, Relation index, int64 from, int64 to,
 					   bool *found, int64 *slot);
@@ -66,6 +70,7 @@ ttl_docs_quiet_init(void)
 	shmem_request_hook = request_shmem;
 	next_shmem_startup_hook = shmem_startup_hook;
 	shmem_startup_hook = startup_shmem;
+	RegisterXactCallback(count_generation, NULL);
 }
 
 static void
@@ -83,17 +88,30 @@ startup_shmem(void)
 
 	if (next_shmem_startup_hook)
 		next_shmem_startup_hook();
+	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
 	stamp_generation = ShmemInitStruct("ttl_docs stamps",
 									   sizeof(pg_atomic_uint64), &found);
 	if (!found)
 		pg_atomic_init_u64(stamp_generation, 0);
+	LWLockRelease(AddinShmemInitLock);
 }
 
-/* Somebody writes a stamp that is not the clock's. */
+/* This transaction writes a stamp that is not the clock's. */
 void
 ttl_docs_note_foreign_stamp(void)
 {
-	pg_atomic_fetch_add_u64(stamp_generation, 1);
+	wrote_foreign_stamp = true;
+}
+
+static void
+count_generation(XactEvent event, void *arg)
+{
+	if (!wrote_foreign_stamp)
+		return;
+	if (event == XACT_EVENT_PRE_COMMIT || event == XACT_EVENT_PRE_PREPARE)
+		pg_atomic_fetch_add_u64(stamp_generation, 1);
+	else
+		wrote_foreign_stamp = false;
 }
 
 /*
@@ -113,7 +131,7 @@ ttl_docs_nothing_expired(Relation rel, const Collection *collection,
 	if (!settings->on && settings->written_floor == DT_NOBEGIN &&
 		settings->due_floor == DT_NOBEGIN)
 		return true;
-	if (ttl_docs_clock_offset != 0)
+	if (ttl_docs_clock_offset != 0 || wrote_foreign_stamp)
 		return look(rel, collection, clock);
 
 	generation = pg_atomic_read_u64(stamp_generation);

@@ -220,11 +220,17 @@ too_late(Relation rel)
 				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
 				 errmsg("could not serialize access due to a document that expired meanwhile")));
 	if (is_arm_of_upsert(RelationGetRelid(rel)))
-		ereport(ERROR,
-				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-				 errmsg("could not update a document that expired meanwhile"),
-				 errhint("The statement inserts it anew when it is tried again.")));
+		ttl_docs_report_expired_upsert();
 	return NULL;
+}
+
+void
+ttl_docs_report_expired_upsert(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+			 errmsg("could not update a document that expired meanwhile"),
+			 errhint("The statement inserts it anew when it is tried again.")));
 }
 
 /*

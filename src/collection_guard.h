@@ -1,0 +1,41 @@
+/*-------------------------------------------------------------------------
+ *
+ * collection_guard.h
+ *		The notes that collection_guard.c takes and collection_review.c reads.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef TTL_DOCS_COLLECTION_GUARD_H
+#define TTL_DOCS_COLLECTION_GUARD_H
+
+#include "ttl_docs.h"
+
+/* In the order in which they are reviewed */
+typedef enum NoteKind
+{
+	NOTE_EXTENSION_DROPPED,
+	NOTE_LINK_CHANGED,			/* relid became or was a child of other */
+	NOTE_COLUMN,				/* a column of relid changed or went */
+	NOTE_INDEX_DROPPED,			/* an index of relid */
+	NOTE_TRIGGER_DROPPED,		/* our trigger of relid */
+	NOTE_TRIGGER				/* trigger other was made or changed */
+} NoteKind;
+
+typedef struct Note
+{
+	NoteKind	kind;
+	Oid			relid;
+	Oid			other;
+	AttrNumber	attno;			/* NOTE_COLUMN; 0 if any */
+	NameData	name;			/* and what it was called */
+	bool		is_doc;			/* it is the document column */
+	bool		is_piece;		/* it is that or a system column */
+	bool		is_dropped;
+	Collection	parent;			/* NOTE_LINK_CHANGED: what the parent was */
+	bool		parent_is_collection;
+} Note;
+
+extern void ttl_docs_review(List *notes, Node *parsetree);
+extern void ttl_docs_prepare_attach(Node *parsetree);
+
+#endif							/* TTL_DOCS_COLLECTION_GUARD_H */

@@ -1,0 +1,149 @@
+/*-------------------------------------------------------------------------
+ *
+ * collection_mend.c
+ *		Makes _ttl and _slot right for rows that have not passed our trigger.
+ *
+ * Such rows come with a table that is attached as a partition, or that had
+ * columns of these names before it was adopted.  Both columns follow from the
+ * document and its stamp; rows where they are right are left alone.
+ *
+ * The rows are rewritten here and not by an UPDATE.  To the user no document
+ * changes, so no trigger, rule, policy or constraint has a say in it; and
+ * neither may their code run in a command that would otherwise run none of it.
+ * What does run are index expressions, as the owner of the table and in a
+ * restricted context, as when core builds an index.
+ *
+ * The caller holds ACCESS EXCLUSIVE, so rows do not change underneath.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "access/tableam.h"
+#include "access/xact.h"
+#include "executor/executor.h"
+#include "miscadmin.h"
+#include "utils/guc.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+
+#include "ttl_docs.h"
+
+static void mend_rows(Relation rel, const Collection *collection);
+static HeapTuple mended(Relation rel, const Collection *collection,
+						HeapTuple tuple);
+static void replace_row(ResultRelInfo *relinfo, EState *estate, Snapshot snapshot,
+						ItemPointer tid, HeapTuple tuple);
+
+/* Mends one table; of its partitions the caller takes care. */
+void
+ttl_docs_mend_derived(Oid relid, const Collection *collection)
+{
+	Relation	rel = table_open(relid, NoLock);
+	Oid			user;
+	int			sec_context;
+	int			nest_level;
+
+	if (rel->rd_rel->relkind == RELKIND_RELATION)
+	{
+		GetUserIdAndSecContext(&user, &sec_context);
+		SetUserIdAndSecContext(rel->rd_rel->relowner,
+							   sec_context | SECURITY_RESTRICTED_OPERATION);
+		nest_level = NewGUCNestLevel();
+		(void) set_config_option("search_path", "pg_catalog, pg_temp",
+								 PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE,
+								 true, 0, false);
+		mend_rows(rel, collection);
+		AtEOXact_GUC(false, nest_level);
+		SetUserIdAndSecContext(user, sec_context);
+	}
+	table_close(rel, NoLock);
+	CommandCounterIncrement();
+}
+
+static void
+mend_rows(Relation rel, const Collection *collection)
+{
+	EState	   *estate = CreateExecutorState();
+	ResultRelInfo *relinfo = makeNode(ResultRelInfo);
+	TupleTableSlot *slot = table_slot_create(rel, NULL);
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	TableScanDesc scan = table_beginscan(rel, snapshot, 0, NULL);
+	MemoryContext caller = CurrentMemoryContext;
+
+	InitResultRelInfo(relinfo, rel, 1, NULL, 0);
+	ExecOpenIndices(relinfo, false);
+	while (table_scan_getnextslot(scan, ForwardScanDirection, slot))
+	{
+		HeapTuple	tuple;
+
+		CHECK_FOR_INTERRUPTS();
+		MemoryContextSwitchTo(GetPerTupleMemoryContext(estate));
+		tuple = mended(rel, collection, ExecCopySlotHeapTuple(slot));
+		if (tuple != NULL)
+			replace_row(relinfo, estate, snapshot, &slot->tts_tid, tuple);
+		MemoryContextSwitchTo(caller);
+		ResetPerTupleExprContext(estate);
+	}
+	ExecCloseIndices(relinfo);
+	table_endscan(scan);
+	UnregisterSnapshot(snapshot);
+	ExecDropSingleTupleTableSlot(slot);
+	FreeExecutorState(estate);
+}
+
+/* The row as it should be, or NULL if it is. */
+static HeapTuple
+mended(Relation rel, const Collection *collection, HeapTuple tuple)
+{
+	TupleDesc	tupdesc = RelationGetDescr(rel);
+	int			columns[2] = {collection->ttl, collection->slot};
+	Datum		values[2];
+	bool		nulls[2] = {true, true};
+	bool		doc_isnull;
+	bool		ts_isnull;
+	bool		ttl_isnull;
+	bool		slot_isnull;
+	Datum		doc = heap_getattr(tuple, collection->doc, tupdesc, &doc_isnull);
+	Datum		ts = heap_getattr(tuple, collection->ts, tupdesc, &ts_isnull);
+	Datum		ttl = heap_getattr(tuple, collection->ttl, tupdesc, &ttl_isnull);
+	Datum		slot = heap_getattr(tuple, collection->slot, tupdesc, &slot_isnull);
+	JsonbValue	offending;
+	int32		right_ttl = 0;
+	int64		right_slot = 0;
+
+	if (!doc_isnull)
+		right_ttl = ttl_docs_document_ttl(DatumGetJsonbP(doc), &nulls[0],
+										  &offending);
+	nulls[1] = ts_isnull ||
+		!ttl_docs_slot(DatumGetTimestampTz(ts), nulls[0], right_ttl,
+					   collection->settings.default_ttl, &right_slot);
+	if (nulls[0] == ttl_isnull && nulls[1] == slot_isnull &&
+		(ttl_isnull || DatumGetInt32(ttl) == right_ttl) &&
+		(slot_isnull || DatumGetInt64(slot) == right_slot))
+		return NULL;
+	values[0] = Int32GetDatum(right_ttl);
+	values[1] = Int64GetDatum(right_slot);
+	return heap_modify_tuple_by_cols(tuple, tupdesc, 2, columns, values, nulls);
+}
+
+/* Stores a row over the one at tid, with its index entries. */
+static void
+replace_row(ResultRelInfo *relinfo, EState *estate, Snapshot snapshot,
+			ItemPointer tid, HeapTuple tuple)
+{
+	Relation	rel = relinfo->ri_RelationDesc;
+	TupleTableSlot *slot = MakeSingleTupleTableSlot(RelationGetDescr(rel),
+													&TTSOpsHeapTuple);
+	compat_UpdateIndexes update_indexes;
+
+	ExecStoreHeapTuple(tuple, slot, false);
+	simple_table_tuple_update(rel, tid, slot, snapshot, &update_indexes);
+	if (relinfo->ri_NumIndices > 0 && compat_any_index(update_indexes))
+		list_free(compat_ExecInsertIndexTuples(relinfo, slot, estate,
+											   update_indexes));
+	ExecDropSingleTupleTableSlot(slot);
+}

@@ -1,0 +1,476 @@
+/*-------------------------------------------------------------------------
+ *
+ * collection_review.c
+ *		What a DDL command did to collections, and what follows from it.
+ *
+ * Reads the notes of collection_guard.c when the command is through.  It
+ * refuses what leaves a collection without one of its pieces, and otherwise
+ * does what keeps it right:
+ * - a renamed document column is followed in the label;
+ * - a new partition gets _ttl and _slot for the rows that it brings;
+ * - a detached partition stays a collection, by itself, with the settings and
+ *   floors it had: its expired documents must not come back;
+ * - attached again, to a collection under which they are dead too, it becomes
+ *   part of that;
+ * - DISABLE TRIGGER ALL and ENABLE TRIGGER ALL leave our trigger enabled, so a
+ *   data-only restore works, and its rows are still validated;
+ * - DROP EXTENSION takes the labels away: the tables stay, as plain tables.
+ *
+ * Commands that commit in between (REINDEX CONCURRENTLY) have given up their
+ * locks by now, so tables are opened as if nothing were known of them.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "access/xact.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_inherits.h"
+#include "catalog/pg_trigger.h"
+#include "catalog/pg_type.h"
+#include "commands/trigger.h"
+#include "miscadmin.h"
+#include "storage/lmgr.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/syscache.h"
+
+#include "collection_guard.h"
+
+static void review_note(Note *note, Node *parsetree);
+static void review_link(Note *note);
+static void review_new_partition(Oid relid, const Collection *collection);
+static void review_detached_partition(Oid relid, const Collection *parent);
+static void review_column(Note *note, Node *parsetree);
+static void follow_rename(Note *note, Collection *collection);
+static bool changes_type(Node *parsetree, const char *column);
+static void require_columns(Oid relid, const Collection *collection);
+static void review_index(Oid relid);
+static void review_dropped_trigger(Oid relid);
+static void review_trigger(Oid trigger, Node *parsetree);
+static bool fetch_trigger(Oid trigger, FormData_pg_trigger *form);
+static bool disables_our_trigger(Node *parsetree);
+pg_noreturn static void refuse(const char *action, const char *piece, Oid relid);
+
+/*
+ * Looks at the notes of a command.  The order of the kinds matters: without
+ * the extension there are no collections, and a detached partition gets a
+ * trigger of its own for the one that went with the link.
+ */
+void
+ttl_docs_review(List *notes, Node *parsetree)
+{
+	ListCell   *lc;
+
+	if (notes == NIL)
+		return;
+	CommandCounterIncrement();
+	for (NoteKind kind = NOTE_EXTENSION_DROPPED; kind <= NOTE_TRIGGER; kind++)
+	{
+		foreach(lc, notes)
+		{
+			Note	   *note = lfirst(lc);
+
+			if (note->kind == kind)
+				review_note(note, parsetree);
+		}
+	}
+}
+
+static void
+review_note(Note *note, Node *parsetree)
+{
+	if (OidIsValid(note->relid) &&
+		!SearchSysCacheExists1(RELOID, ObjectIdGetDatum(note->relid)))
+		return;					/* the whole table went */
+	switch (note->kind)
+	{
+		case NOTE_EXTENSION_DROPPED:
+			ttl_docs_remove_all_labels();
+			break;
+		case NOTE_LINK_CHANGED:
+			review_link(note);
+			break;
+		case NOTE_COLUMN:
+			review_column(note, parsetree);
+			break;
+		case NOTE_INDEX_DROPPED:
+			review_index(note->relid);
+			break;
+		case NOTE_TRIGGER_DROPPED:
+			review_dropped_trigger(note->relid);
+			break;
+		case NOTE_TRIGGER:
+			review_trigger(note->other, parsetree);
+			break;
+	}
+}
+
+/* A table was made a child of another, or no longer is. */
+static void
+review_link(Note *note)
+{
+	Collection	collection;
+	bool		is_partition = get_rel_relispartition(note->relid);
+	bool		child_is_collection = ttl_docs_collection(note->relid, &collection);
+
+	if (!has_superclass(note->relid))
+	{
+		if (note->parent_is_collection && !child_is_collection)
+			review_detached_partition(note->relid, &note->parent);
+		return;
+	}
+	if (is_partition && !ttl_docs_has_own_label(note->relid))
+	{
+		if (child_is_collection)
+			review_new_partition(note->relid, &collection);
+		return;
+	}
+	if (child_is_collection || note->parent_is_collection)
+		ereport(ERROR,
+				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+				 is_partition ?
+				 errmsg("the collection \"%s\" cannot become a partition of a plain table",
+						get_rel_name(note->relid)) :
+				 errmsg("the collection \"%s\" cannot take part in inheritance",
+						get_rel_name(child_is_collection ? note->relid : note->other)),
+				 is_partition ?
+				 errhint("Make \"%s\" a collection with ttl_docs.adopt(), or call ttl_docs.release() for \"%s\", first.",
+						 get_rel_name(note->other), get_rel_name(note->relid)) :
+				 errhint("Use a partitioned table, or call ttl_docs.release() first.")));
+}
+
+/*
+ * A partition, or a tree of them, brought rows that our trigger has not seen.
+ * ATTACH holds ACCESS EXCLUSIVE on all of it; one that was just made is empty.
+ */
+static void
+review_new_partition(Oid relid, const Collection *collection)
+{
+	List	   *tables = find_all_inheritors(relid, AccessExclusiveLock, NULL);
+	ListCell   *lc;
+
+	foreach(lc, tables)
+	{
+		Relation	rel = table_open(lfirst_oid(lc), NoLock);
+		Collection	member;
+
+		if (rel->rd_rel->relkind == RELKIND_FOREIGN_TABLE)
+			ereport(ERROR,
+					(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+					 errmsg("foreign table \"%s\" cannot be a partition of the collection \"%s\"",
+							RelationGetRelationName(rel),
+							get_rel_name(collection->root))));
+		ttl_docs_require_free_partition_key(rel);
+		ttl_docs_require_last_trigger(rel);
+		table_close(rel, NoLock);
+		if (!ttl_docs_collection(lfirst_oid(lc), &member))
+			continue;
+		require_columns(lfirst_oid(lc), &member);
+		ttl_docs_mend_derived(lfirst_oid(lc), &member);
+	}
+	list_free(tables);
+	if (collection->settings.on)
+		ttl_docs_refuse_invalid_ttl(relid, NameStr(collection->settings.doc_column),
+									psprintf("%s OPERATOR(pg_catalog.=) %d",
+											 TTL_DOCS_TTL_COLUMN, TTL_INVALID));
+}
+
+/*
+ * Core took our trigger away with the link; the indexes stayed.  The partition
+ * may have another owner than the table it was detached from, and the trigger
+ * is made in their name.
+ */
+static void
+review_detached_partition(Oid relid, const Collection *parent)
+{
+	CollectionSettings settings = parent->settings;
+	Relation	rel;
+	Oid			user;
+	int			sec_context;
+
+	rel = try_table_open(relid, ShareRowExclusiveLock);
+	if (rel == NULL || rel->rd_rel->relkind == RELKIND_FOREIGN_TABLE)
+	{
+		if (rel != NULL)
+			table_close(rel, NoLock);
+		return;
+	}
+	GetUserIdAndSecContext(&user, &sec_context);
+	SetUserIdAndSecContext(rel->rd_rel->relowner,
+						   sec_context | SECURITY_LOCAL_USERID_CHANGE);
+	table_close(rel, NoLock);
+	ttl_docs_create_trigger(relid);
+	SetUserIdAndSecContext(user, sec_context);
+
+	/* a label that was restored is still one, and holds the purge */
+	if (settings.origin_database == MyDatabaseId &&
+		settings.origin_relation == parent->root)
+		settings.origin_relation = relid;
+	ttl_docs_write_label(relid, &settings);
+}
+
+/*
+ * Before ATTACH PARTITION: a collection that becomes part of another one gives
+ * up its label and its trigger, for which core would have no room.  What is
+ * dead in it has to be dead there.
+ */
+void
+ttl_docs_prepare_attach(Node *parsetree)
+{
+	AlterTableStmt *stmt = (AlterTableStmt *) parsetree;
+	ListCell   *lc;
+
+	if (!IsA(parsetree, AlterTableStmt))
+		return;
+	foreach(lc, stmt->cmds)
+	{
+		AlterTableCmd *cmd = lfirst_node(AlterTableCmd, lc);
+		Oid			parent;
+		Oid			child;
+		Collection	into;
+		Collection	collection;
+		ExpiryBounds bounds;
+		ExpiryBounds into_bounds;
+		TimestampTz clock;
+
+		if (cmd->subtype != AT_AttachPartition)
+			continue;
+		parent = RangeVarGetRelid(stmt->relation, NoLock, true);
+		child = RangeVarGetRelid(((PartitionCmd *) cmd->def)->name, NoLock, true);
+		if (!OidIsValid(child) || !ttl_docs_has_own_label(child) ||
+			!ttl_docs_collection(parent, &into))
+			continue;
+		/* keeps its settings as they are, as ATTACH itself would */
+		LockRelationOid(into.root, ShareUpdateExclusiveLock);
+		table_close(ttl_docs_open_collection(child, AccessExclusiveLock, &collection),
+					NoLock);
+		if (!ttl_docs_collection(parent, &into))
+			continue;
+
+		clock = ttl_docs_clock();
+		bounds = ttl_docs_bounds(&collection.settings, clock);
+		into_bounds = ttl_docs_bounds(&into.settings, clock);
+		if (bounds.written > into_bounds.written || bounds.due > into_bounds.due)
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("cannot attach \"%s\": expired documents in it would be live in \"%s\"",
+							get_rel_name(child), get_rel_name(into.root)),
+					 errhint("Give \"%s\" a DefaultTTL that is not longer, or call ttl_docs.release() for \"%s\".",
+							 get_rel_name(into.root), get_rel_name(child))));
+		ttl_docs_remove_label(child);
+		ttl_docs_drop_trigger(child);
+	}
+}
+
+/* A column, or the constraints, of a collection changed. */
+static void
+review_column(Note *note, Node *parsetree)
+{
+	Collection	collection;
+
+	if (!ttl_docs_collection(note->relid, &collection))
+		return;
+	/* dropped and added again, or filled anew, it has the right type too */
+	if (note->is_piece && note->is_dropped)
+		refuse("drop or rename column", NameStr(note->name), note->relid);
+	if (note->is_piece && changes_type(parsetree, NameStr(note->name)))
+		refuse("change column", NameStr(note->name), note->relid);
+	/* a partition follows its root, which the same command changes */
+	if (note->relid != collection.root)
+		return;
+	if (note->is_doc)
+		follow_rename(note, &collection);
+	require_columns(note->relid, &collection);
+}
+
+/* The label names the document column. */
+static void
+follow_rename(Note *note, Collection *collection)
+{
+	char	   *name = get_attname(note->relid, note->attno, true);
+
+	if (name == NULL ||
+		strcmp(name, NameStr(collection->settings.doc_column)) == 0)
+		return;
+	namestrcpy(&collection->settings.doc_column, name);
+	ttl_docs_write_label(note->relid, &collection->settings);
+	(void) ttl_docs_collection(note->relid, collection);
+}
+
+/* Is it ALTER COLUMN TYPE, whose USING can make any value of it? */
+static bool
+changes_type(Node *parsetree, const char *column)
+{
+	ListCell   *lc;
+
+	if (!IsA(parsetree, AlterTableStmt))
+		return false;
+	foreach(lc, ((AlterTableStmt *) parsetree)->cmds)
+	{
+		AlterTableCmd *cmd = lfirst_node(AlterTableCmd, lc);
+
+		if (cmd->subtype == AT_AlterColumnType && strcmp(cmd->name, column) == 0)
+			return true;
+	}
+	return false;
+}
+
+/* Raises an error unless the columns of a collection are what they must be. */
+static void
+require_columns(Oid relid, const Collection *collection)
+{
+	const struct
+	{
+		const char *name;
+		AttrNumber	attno;
+		Oid			type;
+		bool		may_be_null;
+		bool		must_be_null;
+	}			columns[] = {
+		{NameStr(collection->settings.doc_column), collection->doc, JSONBOID, true, false},
+		{TTL_DOCS_TS_COLUMN, collection->ts, TIMESTAMPTZOID, false, false},
+		{TTL_DOCS_TTL_COLUMN, collection->ttl, INT4OID, true, true},
+		{TTL_DOCS_SLOT_COLUMN, collection->slot, INT8OID, true, true},
+	};
+	Relation	rel = try_table_open(relid, AccessShareLock);
+
+	if (rel == NULL)
+		return;
+	for (size_t i = 0; i < lengthof(columns); i++)
+	{
+		Form_pg_attribute att;
+
+		if (columns[i].attno <= 0)
+			refuse("drop or rename column", columns[i].name, relid);
+		att = TupleDescAttr(RelationGetDescr(rel), columns[i].attno - 1);
+		if (att->atttypid != columns[i].type || att->attgenerated ||
+			att->attidentity ||
+			(att->attnotnull ? columns[i].must_be_null : !columns[i].may_be_null))
+			refuse("change column", columns[i].name, relid);
+	}
+	table_close(rel, NoLock);
+}
+
+/* An index was dropped; was it the purge index? */
+static void
+review_index(Oid relid)
+{
+	Collection	collection;
+	Relation	rel = try_table_open(relid, AccessShareLock);
+
+	if (rel == NULL)
+		return;
+	if (ttl_docs_collection(relid, &collection) && collection.settings.on &&
+		!OidIsValid(ttl_docs_purge_index(rel, collection.settings.indexing)))
+		ereport(ERROR,
+				(errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
+				 errmsg("cannot drop the purge index of the collection \"%s\" while a DefaultTTL is set",
+						RelationGetRelationName(rel)),
+				 errhint("Turn TTL off with ttl_docs.set_default_ttl(), or use ttl_docs.set_indexing() or ttl_docs.release().")));
+	table_close(rel, NoLock);
+}
+
+/* A trigger of our name was dropped. */
+static void
+review_dropped_trigger(Oid relid)
+{
+	Collection	collection;
+
+	if (ttl_docs_collection(relid, &collection) && !ttl_docs_has_trigger(relid))
+		refuse("drop trigger", TTL_DOCS_TRIGGER, relid);
+}
+
+/* A trigger was made, renamed, enabled or disabled. */
+static void
+review_trigger(Oid trigger, Node *parsetree)
+{
+	FormData_pg_trigger form;
+	Collection	collection;
+	Relation	rel;
+	bool		is_ours;
+
+	if (!fetch_trigger(trigger, &form) ||
+		!ttl_docs_collection(form.tgrelid, &collection))
+		return;
+	is_ours = strcmp(NameStr(form.tgname), TTL_DOCS_TRIGGER) == 0;
+	if (is_ours ? !ttl_docs_has_trigger(form.tgrelid) :
+		form.tgfoid == ttl_docs_trigger_function())
+		refuse("change trigger", TTL_DOCS_TRIGGER, form.tgrelid);
+	if (is_ours && form.tgenabled == TRIGGER_DISABLED)
+	{
+		if (disables_our_trigger(parsetree))
+			refuse("disable trigger", TTL_DOCS_TRIGGER, form.tgrelid);
+		ereport(NOTICE,
+				(errmsg("trigger \"%s\" of the collection \"%s\" stays enabled",
+						TTL_DOCS_TRIGGER, get_rel_name(form.tgrelid))));
+	}
+	/* in a restore, CREATE TRIGGER comes first and ENABLE ALWAYS next */
+	if (is_ours && form.tgenabled != TRIGGER_FIRES_ALWAYS)
+		ttl_docs_run("ALTER TABLE ONLY %s ENABLE ALWAYS TRIGGER %s",
+					 ttl_docs_quoted_name(form.tgrelid), TTL_DOCS_TRIGGER);
+
+	rel = try_table_open(form.tgrelid, AccessShareLock);
+	if (rel != NULL)
+	{
+		ttl_docs_require_last_trigger(rel);
+		table_close(rel, NoLock);
+	}
+}
+
+/* Reads a trigger's catalog row; false if it is not there. */
+static bool
+fetch_trigger(Oid trigger, FormData_pg_trigger *form)
+{
+	Relation	triggers = table_open(TriggerRelationId, AccessShareLock);
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+	bool		found;
+
+	ScanKeyInit(&key, Anum_pg_trigger_oid, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(trigger));
+	scan = systable_beginscan(triggers, TriggerOidIndexId, true, NULL, 1, &key);
+	tuple = systable_getnext(scan);
+	found = HeapTupleIsValid(tuple);
+	if (found)
+		memcpy(form, GETSTRUCT(tuple), sizeof(*form));
+	systable_endscan(scan);
+	table_close(triggers, AccessShareLock);
+	return found;
+}
+
+/* Is it ALTER TABLE ... DISABLE TRIGGER with the name of ours? */
+static bool
+disables_our_trigger(Node *parsetree)
+{
+	ListCell   *lc;
+
+	if (!IsA(parsetree, AlterTableStmt))
+		return false;
+	foreach(lc, ((AlterTableStmt *) parsetree)->cmds)
+	{
+		AlterTableCmd *cmd = lfirst_node(AlterTableCmd, lc);
+
+		if (cmd->subtype == AT_DisableTrig &&
+			strcmp(cmd->name, TTL_DOCS_TRIGGER) == 0)
+			return true;
+	}
+	return false;
+}
+
+static void
+refuse(const char *action, const char *piece, Oid relid)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
+			 errmsg("cannot %s \"%s\" of the collection \"%s\"",
+					action, piece, get_rel_name(relid)),
+			 errhint("Call ttl_docs.release() to make it a plain table again.")));
+}

@@ -1,0 +1,224 @@
+--
+-- One instant judges one query, and belongs to its snapshot.
+--
+-- The collection has one document that lives for an hour.  travel() moves the
+-- clock two hours ahead in the middle of things: what is judged at an instant
+-- before that still sees the document, what has a later instant does not.
+--
+SELECT ttl_docs.create_collection('instant_docs', 3600);
+INSERT INTO instant_docs (id, doc) VALUES ('a', '{}');
+CREATE FUNCTION travel(hours int) RETURNS int VOLATILE LANGUAGE plpgsql AS $$
+BEGIN
+	PERFORM set_config('ttl_docs.clock_offset', (hours * 3600)::text, false);
+	RETURN hours;
+END $$;
+CREATE FUNCTION count_stable() RETURNS bigint STABLE LANGUAGE plpgsql AS
+$$ BEGIN RETURN (SELECT count(*) FROM instant_docs); END $$;
+CREATE FUNCTION count_volatile() RETURNS bigint VOLATILE LANGUAGE plpgsql AS
+$$ BEGIN RETURN (SELECT count(*) FROM instant_docs); END $$;
+-- SET keeps these two from being inlined, which would make them part of the query
+CREATE FUNCTION count_stable_sql() RETURNS bigint STABLE LANGUAGE sql SET search_path = public AS
+$$ SELECT count(*) FROM instant_docs $$;
+CREATE FUNCTION count_volatile_sql() RETURNS bigint VOLATILE LANGUAGE sql SET search_path = public AS
+$$ SELECT count(*) FROM instant_docs $$;
+
+-- now() is that instant: the same for all rows of a query, whatever the clock
+-- does, and close to the clock when the query started.
+SELECT count(DISTINCT ttl_docs.now()) AS instants, count(DISTINCT clock_timestamp()) > 1 AS time_passes
+  FROM generate_series(1, 1000);
+SELECT max(ttl_docs.now()) - min(ttl_docs.now()) AS moved FROM generate_series(0, 2) AS hours WHERE travel(hours) >= 0;
+RESET ttl_docs.clock_offset;
+SELECT ttl_docs.now() BETWEEN statement_timestamp() AND clock_timestamp() AS is_the_clock,
+       ttl_docs.now() > transaction_timestamp() AS is_not_now;
+SET ttl_docs.clock_offset = '2 h';
+SELECT ttl_docs.now() - '2 hours'::interval BETWEEN statement_timestamp() AND clock_timestamp() AS follows_the_offset;
+RESET ttl_docs.clock_offset;
+
+-- A scan that starts after the clock has moved is judged like the others of
+-- its query: the branches of UNION ALL are executed one after the other.
+SELECT 'travelled' AS id, travel(2) UNION ALL SELECT id, 0 FROM instant_docs;
+SELECT count(*) AS next_statement FROM instant_docs;
+RESET ttl_docs.clock_offset;
+-- The same for sub-queries that are evaluated late, as many times as it takes,
+SELECT hours, travel(hours), (SELECT count(*) FROM instant_docs WHERE hours >= 0) AS seen
+  FROM generate_series(0, 4, 2) AS hours;
+RESET ttl_docs.clock_offset;
+-- for CTEs,
+WITH moved AS MATERIALIZED (SELECT travel(2)), seen AS MATERIALIZED (SELECT count(*) FROM instant_docs)
+SELECT * FROM moved, seen;
+RESET ttl_docs.clock_offset;
+-- and for functions: STABLE ones belong to the query, VOLATILE ones do not.
+SELECT travel(2), count_stable(), count_volatile(), count_stable_sql(), count_volatile_sql();
+RESET ttl_docs.clock_offset;
+-- A STABLE function that a VOLATILE one calls shares that one's instant; a
+-- VOLATILE one has its own even in a STABLE one.
+CREATE FUNCTION outer_volatile() RETURNS text VOLATILE LANGUAGE plpgsql AS $$
+DECLARE seen text;
+BEGIN
+	SELECT count_stable() || ' then ' || travel(2) || ' then ' || count_stable() INTO seen;
+	RETURN seen || ' next ' || count_stable();
+END $$;
+SELECT outer_volatile();
+RESET ttl_docs.clock_offset;
+CREATE FUNCTION outer_stable() RETURNS text STABLE LANGUAGE plpgsql AS
+$$ BEGIN RETURN count_stable() || ' ' || count_volatile(); END $$;
+SELECT travel(2), outer_stable();
+RESET ttl_docs.clock_offset;
+-- Expressions that plpgsql evaluates by itself follow the same rule.
+CREATE FUNCTION now_stable() RETURNS timestamptz STABLE LANGUAGE plpgsql AS $$ BEGIN RETURN ttl_docs.now(); END $$;
+CREATE FUNCTION now_volatile() RETURNS timestamptz VOLATILE LANGUAGE plpgsql AS $$ BEGIN RETURN ttl_docs.now(); END $$;
+SELECT travel(2), now_stable() = ttl_docs.now() AS stable_is_the_same,
+       now_volatile() - ttl_docs.now() >= '2 hours' AS volatile_is_later;
+RESET ttl_docs.clock_offset;
+
+-- READ COMMITTED: every statement has its own instant, in a transaction block,
+BEGIN;
+SELECT count(*) FROM instant_docs;
+SET ttl_docs.clock_offset = '2 h';
+SELECT count(*) FROM instant_docs;
+COMMIT;
+RESET ttl_docs.clock_offset;
+-- in one string,
+SELECT travel(2) \; SELECT count(*) FROM instant_docs \; SELECT travel(0) \; SELECT count(*) FROM instant_docs;
+-- in a DO block,
+DO $$
+DECLARE
+	before bigint := (SELECT count(*) FROM instant_docs);
+	at_first timestamptz := ttl_docs.now();
+BEGIN
+	PERFORM travel(2);
+	RAISE NOTICE 'before %, after %, now() moved: %', before, (SELECT count(*) FROM instant_docs),
+		ttl_docs.now() - at_first >= '2 hours';
+	PERFORM travel(0);
+END $$;
+-- and in the loop of a procedure, whether it commits or not.
+CREATE PROCEDURE watch() LANGUAGE plpgsql AS $$
+BEGIN
+	FOR hours IN 0..4 BY 2 LOOP
+		PERFORM travel(hours);
+		RAISE NOTICE 'after % hours: %', hours, (SELECT count(*) FROM instant_docs);
+		IF hours = 2 THEN COMMIT; END IF;
+	END LOOP;
+	PERFORM travel(0);
+END $$;
+CALL watch();
+
+-- REPEATABLE READ and SERIALIZABLE: one for the transaction, that of its first
+-- snapshot.  SET takes none, so it is not yet fixed after BEGIN.
+BEGIN ISOLATION LEVEL REPEATABLE READ;
+SET ttl_docs.clock_offset = '1800 s';
+SELECT ttl_docs.now() - clock_timestamp() > '1799 s' AS is_of_the_first_query;
+SELECT count(*) FROM instant_docs;
+SET ttl_docs.clock_offset = '2 h';
+SELECT count(*), count_stable(), count_volatile(), count_volatile_sql() FROM instant_docs;
+SELECT now_volatile() = ttl_docs.now() AS all_the_same, ttl_docs.now() < clock_timestamp() + '1 hour' AS as_at_first;
+DO $$ BEGIN RAISE NOTICE 'seen %, now() is as at first: %', (SELECT count(*) FROM instant_docs),
+	ttl_docs.now() < clock_timestamp() + '1 hour'; END $$;
+SAVEPOINT s;
+SELECT count(*) FROM instant_docs;
+ROLLBACK TO s;
+SELECT count(*) FROM instant_docs;
+COMMIT AND CHAIN;
+SELECT count(*) AS next_transaction FROM instant_docs;
+ROLLBACK;
+RESET ttl_docs.clock_offset;
+BEGIN ISOLATION LEVEL SERIALIZABLE;
+SELECT count(*) FROM instant_docs;
+SET ttl_docs.clock_offset = '2 h';
+SELECT count(*) FROM instant_docs;
+SELECT 1 / 0;
+ROLLBACK;
+SET ttl_docs.clock_offset = '2 h';
+SELECT count(*) AS next_transaction FROM instant_docs;
+RESET ttl_docs.clock_offset;
+-- The snapshot can be older than the query.  Where time passes in between (in
+-- real life, in a wait for a lock on the table), a query at a later instant would
+-- miss a document that somebody touched meanwhile: it sees the version that is over.
+PREPARE count_docs (int) AS SELECT count(*) FROM instant_docs WHERE $1 IS NOT NULL;
+EXECUTE count_docs (travel(2));
+EXECUTE count_docs (0);
+RESET ttl_docs.clock_offset;
+DEALLOCATE count_docs;
+-- and a command that is no query can take the first snapshot of a transaction
+BEGIN ISOLATION LEVEL REPEATABLE READ;
+CREATE TABLE instant_other ();
+SET ttl_docs.clock_offset = '2 h';
+SELECT count(*) FROM instant_docs;
+ROLLBACK;
+
+-- A cursor keeps the instant at which it was opened, also if it is read for the
+-- first time later, and so do the STABLE functions in it.
+INSERT INTO instant_docs (id, doc) VALUES ('b', '{}'), ('c', '{}');
+BEGIN;
+DECLARE opened CURSOR FOR SELECT id, count_stable(), count_volatile() FROM instant_docs ORDER BY id;
+DECLARE halfway SCROLL CURSOR FOR SELECT id, ttl_docs.now() = now_stable() AS same FROM instant_docs;
+FETCH 1 FROM halfway;
+SET ttl_docs.clock_offset = '2 h';
+FETCH ALL FROM opened;
+FETCH ALL FROM halfway;
+MOVE ABSOLUTE 0 FROM halfway;
+FETCH 1 FROM halfway;
+SELECT count(*) FROM instant_docs;
+COMMIT;
+RESET ttl_docs.clock_offset;
+-- WITH HOLD, also across the commit that stores its result.
+BEGIN;
+DECLARE held CURSOR WITH HOLD FOR SELECT id FROM instant_docs ORDER BY id;
+SET ttl_docs.clock_offset = '2 h';
+COMMIT;
+FETCH ALL FROM held;
+CLOSE held;
+RESET ttl_docs.clock_offset;
+-- The query of a FOR loop is a cursor; the statements in the loop are on their own.
+DO $$
+DECLARE d record;
+BEGIN
+	FOR d IN SELECT id FROM instant_docs ORDER BY id LOOP
+		RAISE NOTICE '% of %', d.id, (SELECT count(*) FROM instant_docs);
+		PERFORM travel(2);
+	END LOOP;
+	PERFORM travel(0);
+END $$;
+
+-- A query that fails leaves no instant behind for whoever gets its memory next.
+CREATE FUNCTION fail_stable() RETURNS bigint STABLE LANGUAGE plpgsql AS
+$$ BEGIN RETURN (SELECT 1 / (count(*) - count(*)) FROM instant_docs); END $$;
+DO $$
+DECLARE seen bigint := 0;
+BEGIN
+	FOR attempt IN 1..50 LOOP
+		PERFORM travel(0);
+		BEGIN
+			PERFORM fail_stable(), id FROM instant_docs;
+		EXCEPTION WHEN division_by_zero THEN
+			NULL;
+		END;
+		PERFORM travel(2);
+		seen := seen + (SELECT count(*) FROM instant_docs) + count_volatile();
+	END LOOP;
+	RAISE NOTICE 'seen after a failure: %', seen;
+	PERFORM travel(0);
+END $$;
+\set VERBOSITY terse
+SELECT fail_stable();
+SET ttl_docs.clock_offset = '2 h';
+SELECT count(*) FROM instant_docs;
+RESET ttl_docs.clock_offset;
+
+-- _ts is the clock at the moment of the write, neither that of the statement
+-- nor that of the transaction, and has microseconds.
+BEGIN ISOLATION LEVEL REPEATABLE READ;
+INSERT INTO instant_docs (id, doc) SELECT 'w' || hours, '{"ttl": -1}' FROM generate_series(0, 2) AS hours WHERE travel(hours) >= 0;
+SELECT id, _ts - first_value(_ts) OVER (ORDER BY _ts) >= (ordinality - 1) * interval '1 hour' AS later_by_an_hour
+  FROM (SELECT id, _ts, row_number() OVER (ORDER BY id) AS ordinality FROM instant_docs WHERE id LIKE 'w%') AS w ORDER BY id;
+RESET ttl_docs.clock_offset;
+UPDATE instant_docs SET doc = doc WHERE id = 'w0';
+SELECT _ts > now() AND _ts <= clock_timestamp() AS is_the_clock FROM instant_docs WHERE id = 'w0';
+ROLLBACK;
+INSERT INTO instant_docs (doc) SELECT '{}' FROM generate_series(1, 100);
+SELECT count(*) FILTER (WHERE date_trunc('milliseconds', _ts) <> _ts) > 0 AS microseconds FROM instant_docs;
+
+DROP TABLE instant_docs;
+DROP FUNCTION travel, count_stable, count_volatile, count_stable_sql, count_volatile_sql,
+	outer_volatile, outer_stable, now_stable, now_volatile, fail_stable;
+DROP PROCEDURE watch;
