@@ -88,6 +88,7 @@ select_for_copy(Oid relid, List *columns)
 	SelectStmt *select = makeNode(SelectStmt);
 	RangeVar   *from = makeRangeVar(get_namespace_name(RelationGetNamespace(rel)),
 									pstrdup(RelationGetRelationName(rel)), -1);
+	Bitmapset  *copied = NULL;
 	ListCell   *lc;
 
 	if (columns == NIL)
@@ -107,7 +108,19 @@ select_for_copy(Oid relid, List *columns)
 		ResTarget  *target = makeNode(ResTarget);
 		AttrNumber	attno = get_attnum(relid, strVal(lfirst(lc)));
 
-		if (attno > 0 && TupleDescAttr(tupdesc, attno - 1)->attgenerated)
+		/* what COPY would say */
+		if (attno <= 0)
+			ereport(ERROR,
+					(errcode(ERRCODE_UNDEFINED_COLUMN),
+					 errmsg("column \"%s\" of relation \"%s\" does not exist",
+							strVal(lfirst(lc)), RelationGetRelationName(rel))));
+		if (bms_is_member(attno, copied))
+			ereport(ERROR,
+					(errcode(ERRCODE_DUPLICATE_COLUMN),
+					 errmsg("column \"%s\" specified more than once",
+							strVal(lfirst(lc)))));
+		copied = bms_add_member(copied, attno);
+		if (TupleDescAttr(tupdesc, attno - 1)->attgenerated)
 			ereport(ERROR,
 					(errcode(ERRCODE_INVALID_COLUMN_REFERENCE),
 					 errmsg("column \"%s\" is a generated column",

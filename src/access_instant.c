@@ -11,6 +11,15 @@
  *   STABLE function in it) shares its instant.  Core hands the very same
  *   snapshot down, so the pointer tells;
  * - else the query has a snapshot of its own, and its instant is the clock;
+ * - a snapshot can be older than the query.  An instant that is later than its
+ *   snapshot would hide live documents: those that somebody has touched in
+ *   between, of which the snapshot shows the version that is over.  Core takes
+ *   snapshots just before it starts a query, with two exceptions.  A utility
+ *   command (EXECUTE, COPY) has one before it plans, and waits for locks; so it
+ *   is in the list with its snapshot, like a query.  And the one of a
+ *   REPEATABLE READ transaction is as old as the first statement that needed
+ *   one, which may have waited for locks; so the instant is when that statement
+ *   arrived, or when a utility command before it, such as BEGIN, began;
  * - the queries of foreign key checks are judged at the clock at every
  *   isolation level.  They lock rows, and core runs them with
  *   SECURITY_NOFORCE_RLS and without firing triggers, which triggers that run
@@ -46,6 +55,7 @@
 #include "catalog/pg_type.h"
 #include "executor/executor.h"
 #include "miscadmin.h"
+#include "tcop/utility.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
@@ -68,10 +78,20 @@ static LiveQuery *running_query = NULL;
 static bool transaction_instant_is_set = false;
 static TimestampTz transaction_instant;
 
+/* When the last utility command began */
+static TimestampTz last_utility = DT_NOBEGIN;
+
+static ProcessUtility_hook_type next_ProcessUtility_hook = NULL;
 static ExecutorStart_hook_type next_ExecutorStart_hook = NULL;
 static ExecutorRun_hook_type next_ExecutorRun_hook = NULL;
 static ExecutorFinish_hook_type next_ExecutorFinish_hook = NULL;
 
+static void instant_ProcessUtility(PlannedStmt *pstmt, const char *queryString,
+								   bool readOnlyTree, ProcessUtilityContext context,
+								   ParamListInfo params, QueryEnvironment *queryEnv,
+								   DestReceiver *dest, QueryCompletion *qc);
+static bool copies_snapshot(const PlannedStmt *utility);
+static bool is_copy(Snapshot a, Snapshot b);
 static void instant_ExecutorStart(QueryDesc *queryDesc, int eflags);
 static void instant_ExecutorRun(COMPAT_RUN_PARAMS);
 static void instant_ExecutorFinish(QueryDesc *queryDesc);
@@ -88,6 +108,8 @@ static void forget_transaction(XactEvent event, void *arg);
 void
 ttl_docs_instant_init(void)
 {
+	next_ProcessUtility_hook = ProcessUtility_hook;
+	ProcessUtility_hook = instant_ProcessUtility;
 	next_ExecutorStart_hook = ExecutorStart_hook;
 	ExecutorStart_hook = instant_ExecutorStart;
 	next_ExecutorRun_hook = ExecutorRun_hook;
@@ -142,6 +164,67 @@ ttl_docs_instant_param(const PlannedStmt *stmt)
 		if (list_nth_oid(stmt->paramExecTypes, i) == INSTANT_PARAM_TYPE)
 			return i;
 	return -1;
+}
+
+/* A utility command has a snapshot before it has a query. */
+static void
+instant_ProcessUtility(PlannedStmt *pstmt, const char *queryString,
+					   bool readOnlyTree, ProcessUtilityContext context,
+					   ParamListInfo params, QueryEnvironment *queryEnv,
+					   DestReceiver *dest, QueryCompletion *qc)
+{
+	LiveQuery	utility = {0};
+
+	last_utility = GetCurrentTimestamp();
+	if (ActiveSnapshotSet())
+	{
+		utility.snapshot = GetActiveSnapshot();
+		utility.stmt = pstmt;
+		utility.instant = IsolationUsesXactSnapshot() ?
+			instant_of_transaction() : instant_of_snapshot(utility.snapshot);
+	}
+	utility.next = live_queries;
+	live_queries = &utility;
+	PG_TRY();
+	{
+		if (next_ProcessUtility_hook)
+			next_ProcessUtility_hook(pstmt, queryString, readOnlyTree, context,
+									 params, queryEnv, dest, qc);
+		else
+			standard_ProcessUtility(pstmt, queryString, readOnlyTree, context,
+									params, queryEnv, dest, qc);
+	}
+	PG_FINALLY();
+	{
+		drop_live_query(&utility);
+	}
+	PG_END_TRY();
+}
+
+/* Does the command run its query under a copy of the snapshot it was given? */
+static bool
+copies_snapshot(const PlannedStmt *utility)
+{
+	switch (nodeTag(utility->utilityStmt))
+	{
+		case T_CopyStmt:
+		case T_CreateTableAsStmt:
+		case T_RefreshMatViewStmt:
+		case T_ExplainStmt:
+			return true;
+		default:
+			return false;
+	}
+}
+
+/* Do both see the same?  The command number may have moved on. */
+static bool
+is_copy(Snapshot a, Snapshot b)
+{
+	return a->snapshot_type == SNAPSHOT_MVCC && b->snapshot_type == SNAPSHOT_MVCC &&
+		a->xmin == b->xmin && a->xmax == b->xmax && a->xcnt == b->xcnt &&
+		a->subxcnt == b->subxcnt &&
+		a->snapXactCompletionCount == b->snapXactCompletionCount;
 }
 
 static void
@@ -258,7 +341,8 @@ instant_of_transaction(void)
 	/* a worker is told the leader's when it begins to run */
 	if (IsParallelWorker())
 		return ttl_docs_clock();
-	transaction_instant = ttl_docs_clock();
+	transaction_instant =
+		ttl_docs_shifted(Max(GetCurrentStatementStartTimestamp(), last_utility));
 	transaction_instant_is_set = true;
 	return transaction_instant;
 }
@@ -267,10 +351,18 @@ instant_of_transaction(void)
 static TimestampTz
 instant_of_snapshot(Snapshot snapshot)
 {
-	for (LiveQuery *query = live_queries; query != NULL; query = query->next)
-		if (query->snapshot == snapshot && snapshot != NULL &&
-			!query->foreign_key_check)
+	LiveQuery  *innermost = live_queries;
+
+	if (snapshot == NULL)
+		return ttl_docs_clock();
+	for (LiveQuery *query = innermost; query != NULL; query = query->next)
+		if (query->snapshot == snapshot && !query->foreign_key_check)
 			return query->instant;
+	if (innermost != NULL && innermost->snapshot != NULL &&
+		innermost->stmt->commandType == CMD_UTILITY &&
+		copies_snapshot(innermost->stmt) &&
+		is_copy(innermost->snapshot, snapshot))
+		return innermost->instant;
 	return ttl_docs_clock();
 }
 
@@ -333,18 +425,18 @@ forget_live_query(void *arg)
 	drop_live_query((LiveQuery *) arg);
 }
 
+/*
+ * A transaction ends.  A procedure that commits goes on, but the snapshot that
+ * CALL had is gone.
+ */
 static void
 forget_transaction(XactEvent event, void *arg)
 {
-	(void) arg;
-	switch (event)
-	{
-		case XACT_EVENT_PRE_COMMIT:
-		case XACT_EVENT_PARALLEL_PRE_COMMIT:
-		case XACT_EVENT_PRE_PREPARE:
-			break;
-		default:
-			transaction_instant_is_set = false;
-			break;
-	}
+	if (event == XACT_EVENT_PRE_COMMIT || event == XACT_EVENT_PRE_PREPARE ||
+		event == XACT_EVENT_PARALLEL_PRE_COMMIT)
+		return;
+	transaction_instant_is_set = false;
+	for (LiveQuery *query = live_queries; query != NULL; query = query->next)
+		if (query->stmt != NULL && query->stmt->commandType == CMD_UTILITY)
+			query->snapshot = NULL;
 }

@@ -163,7 +163,7 @@ ttl_docs_release(PG_FUNCTION_ARGS)
 	ttl_docs_require_preload();
 	rel = ttl_docs_open_collection(PG_GETARG_OID(0), AccessExclusiveLock, &collection);
 	relid = RelationGetRelid(rel);
-	ttl_docs_require_unused(relid, "release");
+	ttl_docs_require_unused(rel, "release");
 	require_no_other_index(rel, &collection);
 	table_close(rel, NoLock);
 
@@ -232,17 +232,21 @@ lock_tree(Oid relid, LOCKMODE lockmode)
  * its partitions: our lock does not keep ourselves out.
  */
 void
-ttl_docs_require_unused(Oid relid, const char *action)
+ttl_docs_require_unused(Relation rel, const char *action)
 {
-	List	   *tables = find_all_inheritors(relid, NoLock, NULL);
+	List	   *tables = find_all_inheritors(RelationGetRelid(rel), NoLock, NULL);
 	ListCell   *lc;
 
+	CheckTableNotInUse(rel, action);
 	foreach(lc, tables)
 	{
-		Relation	rel = table_open(lfirst_oid(lc), NoLock);
+		Relation	part;
 
-		CheckTableNotInUse(rel, action);
-		table_close(rel, NoLock);
+		if (lfirst_oid(lc) == RelationGetRelid(rel))
+			continue;
+		part = table_open(lfirst_oid(lc), NoLock);
+		CheckTableNotInUse(part, action);
+		table_close(part, NoLock);
 	}
 	list_free(tables);
 }

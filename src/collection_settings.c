@@ -86,7 +86,7 @@ ttl_docs_set_default_ttl(PG_FUNCTION_ARGS)
 				 errmsg("could not set the DefaultTTL of \"%s\": somebody else has changed it meanwhile",
 						RelationGetRelationName(rel)),
 				 errhint("Try again.")));
-	ttl_docs_require_unused(relid, "set_default_ttl");
+	ttl_docs_require_unused(rel, "set_default_ttl");
 
 	settings = collection.settings;
 	if (on && settings.indexing == INDEXING_NONE)
@@ -171,7 +171,7 @@ ttl_docs_set_indexing(PG_FUNCTION_ARGS)
 	ttl_docs_require_preload();
 	indexing = ttl_docs_parse_indexing(text_to_cstring(PG_GETARG_TEXT_PP(1)));
 	rel = ttl_docs_open_collection(relid, ShareRowExclusiveLock, &collection);
-	ttl_docs_require_unused(relid, "set_indexing");
+	ttl_docs_require_unused(rel, "set_indexing");
 	settings = collection.settings;
 	if (indexing == INDEXING_NONE && settings.on)
 		ereport(ERROR,

@@ -133,6 +133,7 @@ extern void ttl_docs_guc_init(void);
 
 /* clock.c */
 extern TimestampTz ttl_docs_clock(void);
+extern TimestampTz ttl_docs_shifted(TimestampTz time);
 
 /* expiry.c */
 extern TimestampTz ttl_docs_due(TimestampTz ts, int32 ttl);
@@ -200,7 +201,7 @@ extern void ttl_docs_mend_derived(Oid relid, const Collection *collection);
 extern Relation ttl_docs_open_owned(Oid relid, LOCKMODE lockmode);
 extern Relation ttl_docs_open_collection(Oid relid, LOCKMODE lockmode,
 										 Collection *collection);
-extern void ttl_docs_require_unused(Oid relid, const char *action);
+extern void ttl_docs_require_unused(Relation rel, const char *action);
 
 /* collection_guard.c */
 extern void ttl_docs_guard_init(void);
