@@ -19,7 +19,9 @@
  *   is in the list with its snapshot, like a query.  And the one of a
  *   REPEATABLE READ transaction is as old as the first statement that needed
  *   one, which may have waited for locks; so the instant is when that statement
- *   arrived, or when a utility command before it, such as BEGIN, began;
+ *   arrived, or the last moment since that is known to be before the snapshot:
+ *   a utility command began, such as BEGIN, or the transaction before ended, as
+ *   in the loop of a procedure;
  * - the queries of foreign key checks are judged at the clock at every
  *   isolation level.  They lock rows, and core runs them with
  *   SECURITY_NOFORCE_RLS and without firing triggers, which triggers that run
@@ -78,8 +80,8 @@ static LiveQuery *running_query = NULL;
 static bool transaction_instant_is_set = false;
 static TimestampTz transaction_instant;
 
-/* When the last utility command began */
-static TimestampTz last_utility = DT_NOBEGIN;
+/* The last utility command began, or the last transaction ended, here */
+static TimestampTz last_boundary = DT_NOBEGIN;
 
 static ProcessUtility_hook_type next_ProcessUtility_hook = NULL;
 static ExecutorStart_hook_type next_ExecutorStart_hook = NULL;
@@ -175,7 +177,7 @@ instant_ProcessUtility(PlannedStmt *pstmt, const char *queryString,
 {
 	LiveQuery	utility = {0};
 
-	last_utility = GetCurrentTimestamp();
+	last_boundary = GetCurrentTimestamp();
 	if (ActiveSnapshotSet())
 	{
 		utility.snapshot = GetActiveSnapshot();
@@ -342,7 +344,7 @@ instant_of_transaction(void)
 	if (IsParallelWorker())
 		return ttl_docs_clock();
 	transaction_instant =
-		ttl_docs_shifted(Max(GetCurrentStatementStartTimestamp(), last_utility));
+		ttl_docs_shifted(Max(GetCurrentStatementStartTimestamp(), last_boundary));
 	transaction_instant_is_set = true;
 	return transaction_instant;
 }
@@ -436,6 +438,7 @@ forget_transaction(XactEvent event, void *arg)
 		event == XACT_EVENT_PARALLEL_PRE_COMMIT)
 		return;
 	transaction_instant_is_set = false;
+	last_boundary = GetCurrentTimestamp();
 	for (LiveQuery *query = live_queries; query != NULL; query = query->next)
 		if (query->stmt != NULL && query->stmt->commandType == CMD_UTILITY)
 			query->snapshot = NULL;
