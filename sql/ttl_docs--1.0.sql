@@ -32,7 +32,7 @@ COMMENT ON FUNCTION ttl_docs.create_collection(text, integer, text) IS
 
 CREATE FUNCTION ttl_docs.drop_collection(collection regclass)
 RETURNS void
-LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE
+LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'ttl_docs_drop_collection';
 COMMENT ON FUNCTION ttl_docs.drop_collection(regclass) IS
 'drops a collection and its documents';
@@ -51,7 +51,7 @@ COMMENT ON FUNCTION ttl_docs.adopt(regclass, integer, name, name, text) IS
 
 CREATE FUNCTION ttl_docs.release(collection regclass)
 RETURNS void
-LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE
+LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'ttl_docs_release';
 COMMENT ON FUNCTION ttl_docs.release(regclass) IS
 'makes a collection a plain table again, without its expired documents';
@@ -72,7 +72,7 @@ COMMENT ON FUNCTION ttl_docs.get_default_ttl(regclass) IS
 
 CREATE FUNCTION ttl_docs.set_indexing(collection regclass, indexing text)
 RETURNS void
-LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE
+LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'ttl_docs_set_indexing';
 COMMENT ON FUNCTION ttl_docs.set_indexing(regclass, text) IS
 'sets how the purge finds expired documents: consistent, lazy or none';

@@ -210,6 +210,8 @@ copies_snapshot(const PlannedStmt *utility)
 	switch (nodeTag(utility->utilityStmt))
 	{
 		case T_CopyStmt:
+			/* COPY FROM has no query, and its triggers are on their own */
+			return !((CopyStmt *) utility->utilityStmt)->is_from;
 		case T_CreateTableAsStmt:
 		case T_RefreshMatViewStmt:
 		case T_ExplainStmt:

@@ -120,7 +120,8 @@ ttl_docs_drop_collection(PG_FUNCTION_ARGS)
 	char	   *table;
 
 	ttl_docs_require_preload();
-	rel = ttl_docs_open_collection(PG_GETARG_OID(0), AccessExclusiveLock, &collection);
+	rel = ttl_docs_open_collection(ttl_docs_collection_arg(fcinfo),
+								   AccessExclusiveLock, &collection);
 	table = ttl_docs_quoted_name(RelationGetRelid(rel));
 	table_close(rel, NoLock);
 	ttl_docs_run("DROP TABLE %s", table);
@@ -161,7 +162,8 @@ ttl_docs_release(PG_FUNCTION_ARGS)
 	char	   *table;
 
 	ttl_docs_require_preload();
-	rel = ttl_docs_open_collection(PG_GETARG_OID(0), AccessExclusiveLock, &collection);
+	rel = ttl_docs_open_collection(ttl_docs_collection_arg(fcinfo),
+								   AccessExclusiveLock, &collection);
 	relid = RelationGetRelid(rel);
 	ttl_docs_require_unused(rel, "release");
 	require_no_other_index(rel, &collection);
@@ -175,6 +177,17 @@ ttl_docs_release(PG_FUNCTION_ARGS)
 				 table, TTL_DOCS_TS_COLUMN, TTL_DOCS_TTL_COLUMN,
 				 TTL_DOCS_SLOT_COLUMN);
 	PG_RETURN_VOID();
+}
+
+/* The first argument of a function that changes a collection. */
+Oid
+ttl_docs_collection_arg(FunctionCallInfo fcinfo)
+{
+	if (PG_ARGISNULL(0))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("collection cannot be null")));
+	return PG_GETARG_OID(0);
 }
 
 /*

@@ -345,15 +345,16 @@ check_drop_index_concurrently(Node *parsetree)
 		Oid			table = OidIsValid(index) ? IndexGetRelation(index, true) : InvalidOid;
 		Collection	collection;
 		Relation	rel;
-		Oid			purge_index;
+		bool		is_last;
 
 		if (!OidIsValid(table) || !ttl_docs_collection(table, &collection) ||
 			!collection.settings.on)
 			continue;
 		rel = table_open(table, AccessShareLock);
-		purge_index = ttl_docs_purge_index(rel, collection.settings.indexing);
+		is_last = !OidIsValid(ttl_docs_other_purge_index(rel, collection.settings.indexing,
+														 index));
 		table_close(rel, AccessShareLock);
-		if (purge_index == index)
+		if (is_last)
 			ereport(ERROR,
 					(errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
 					 errmsg("cannot drop the purge index \"%s\" of the collection \"%s\" while a DefaultTTL is set",

@@ -196,6 +196,13 @@ ttl_docs_find_system_column(Relation rel, const char *name, Oid type)
 Oid
 ttl_docs_purge_index(Relation rel, IndexingMode indexing)
 {
+	return ttl_docs_other_purge_index(rel, indexing, InvalidOid);
+}
+
+/* The same, without one that is about to go. */
+Oid
+ttl_docs_other_purge_index(Relation rel, IndexingMode indexing, Oid excluded)
+{
 	List	   *indexes;
 	ListCell   *lc;
 	Oid			found = InvalidOid;
@@ -205,7 +212,8 @@ ttl_docs_purge_index(Relation rel, IndexingMode indexing)
 	indexes = RelationGetIndexList(rel);
 	foreach(lc, indexes)
 	{
-		if (is_purge_index(rel, lfirst_oid(lc), indexing))
+		if (lfirst_oid(lc) != excluded &&
+			is_purge_index(rel, lfirst_oid(lc), indexing))
 		{
 			found = lfirst_oid(lc);
 			break;

@@ -63,11 +63,7 @@ ttl_docs_set_default_ttl(PG_FUNCTION_ARGS)
 	Oid			relid;
 
 	ttl_docs_require_preload();
-	if (PG_ARGISNULL(0))
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("collection cannot be null")));
-	relid = PG_GETARG_OID(0);
+	relid = ttl_docs_collection_arg(fcinfo);
 	if (on)
 		ttl_docs_check_default_ttl(default_ttl);
 
@@ -166,9 +162,14 @@ ttl_docs_set_indexing(PG_FUNCTION_ARGS)
 	Collection	collection;
 	CollectionSettings settings;
 	Relation	rel;
-	Oid			relid = PG_GETARG_OID(0);
+	Oid			relid;
 
 	ttl_docs_require_preload();
+	relid = ttl_docs_collection_arg(fcinfo);
+	if (PG_ARGISNULL(1))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("indexing cannot be null")));
 	indexing = ttl_docs_parse_indexing(text_to_cstring(PG_GETARG_TEXT_PP(1)));
 	rel = ttl_docs_open_collection(relid, ShareRowExclusiveLock, &collection);
 	ttl_docs_require_unused(rel, "set_indexing");
@@ -200,6 +201,7 @@ ttl_docs_set_indexing(PG_FUNCTION_ARGS)
 Datum
 ttl_docs_preview(PG_FUNCTION_ARGS)
 {
+	Oid			relid;
 	Relation	rel;
 	TupleDesc	tupdesc;
 	Collection	collection;
@@ -208,22 +210,19 @@ ttl_docs_preview(PG_FUNCTION_ARGS)
 	char	   *expires;
 
 	ttl_docs_require_preload();
-	if (PG_ARGISNULL(0))
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("collection cannot be null")));
+	relid = ttl_docs_collection_arg(fcinfo);
 	if (!PG_ARGISNULL(1))
 		ttl_docs_check_default_ttl(PG_GETARG_INT32(1));
 	if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
-	rel = try_relation_open(PG_GETARG_OID(0), AccessShareLock);
-	if (rel == NULL || !ttl_docs_collection(RelationGetRelid(rel), &collection))
-		ttl_docs_report_no_collection(PG_GETARG_OID(0));
+	rel = try_relation_open(relid, AccessShareLock);
+	if (rel == NULL || !ttl_docs_collection(relid, &collection))
+		ttl_docs_report_no_collection(relid);
 
 	expires = psprintf("%s.expires_under(%s, %s, %s)", TTL_DOCS_SCHEMA,
 					   TTL_DOCS_TS_COLUMN, TTL_DOCS_TTL_COLUMN,
 					   PG_ARGISNULL(1) ? "NULL" : psprintf("%d", PG_GETARG_INT32(1)));
-	preview_counts(ttl_docs_quoted_name(RelationGetRelid(rel)), expires, values);
+	preview_counts(ttl_docs_quoted_name(relid), expires, values);
 	values[PREVIEW_COUNTS] = preview_examples(rel, expires);
 	table_close(rel, NoLock);
 	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(tupdesc),

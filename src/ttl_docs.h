@@ -36,6 +36,7 @@
 #include "access/htup.h"
 #include "datatype/timestamp.h"
 #include "executor/execdesc.h"
+#include "fmgr.h"
 #include "nodes/bitmapset.h"
 #include "nodes/parsenodes.h"
 #include "storage/itemptr.h"
@@ -181,6 +182,8 @@ extern AttrNumber ttl_docs_find_system_column(Relation rel, const char *name,
 											  Oid type);
 extern void ttl_docs_require_free_partition_key(Relation rel);
 extern Oid	ttl_docs_purge_index(Relation rel, IndexingMode indexing);
+extern Oid	ttl_docs_other_purge_index(Relation rel, IndexingMode indexing,
+									   Oid excluded);
 extern Oid	ttl_docs_trigger_function(void);
 extern bool ttl_docs_has_trigger(Oid relid);
 extern void ttl_docs_drop_trigger(Oid relid);
@@ -198,6 +201,7 @@ pg_noreturn extern void ttl_docs_report_no_collection(Oid relid);
 extern void ttl_docs_mend_derived(Oid relid, const Collection *collection);
 
 /* collection_ddl.c */
+extern Oid	ttl_docs_collection_arg(FunctionCallInfo fcinfo);
 extern Relation ttl_docs_open_owned(Oid relid, LOCKMODE lockmode);
 extern Relation ttl_docs_open_collection(Oid relid, LOCKMODE lockmode,
 										 Collection *collection);

@@ -12,9 +12,9 @@
  *
  * Another transaction may be at the same key.  Core would wait for it, so we
  * do, and look again: it may have freed the key and taken it, or rolled back
- * and left the expired document to us.  Deferrable constraints do not wait when
- * a row is written, and neither do we for them; what is committed and expired
- * is freed all the same.
+ * and left the expired document to us.  Deferrable constraints do not wait for
+ * another new row, and neither do we for them; an expired document that another
+ * transaction is about to free is waited for all the same.
  *
  * An UPDATE is probed for the constraints whose columns it changes.  Values of
  * stored generated columns are not there yet in a BEFORE trigger; they are
@@ -406,6 +406,7 @@ find_expired(KeyProbe *probe, Relation rel, Relation indexrel, KeyIndex *index,
 		Key			existing;
 		bool		ts_isnull;
 		bool		inherits;
+		bool		expired;
 		Datum		ts;
 		Datum		ttl;
 
@@ -418,9 +419,14 @@ find_expired(KeyProbe *probe, Relation rel, Relation indexrel, KeyIndex *index,
 			if (!matches(indexrel, index, &existing, key))
 				continue;
 		}
+		ts = slot_getattr(row, probe->collection.ts, &ts_isnull);
+		ttl = slot_getattr(row, probe->collection.ttl, &inherits);
+		expired = !ts_isnull &&
+			ttl_docs_is_expired(&bounds, DatumGetTimestampTz(ts), inherits,
+								inherits ? 0 : DatumGetInt32(ttl));
 		if (TransactionIdIsValid(dirty.xmin) || TransactionIdIsValid(dirty.xmax))
 		{
-			if (!index->waits)
+			if (!index->waits && (TransactionIdIsValid(dirty.xmin) || !expired))
 				continue;
 			/* not while we are in the index */
 			index_endscan(scan);
@@ -428,11 +434,7 @@ find_expired(KeyProbe *probe, Relation rel, Relation indexrel, KeyIndex *index,
 			waited = wait_for_other(&dirty, rel, &row->tts_tid, index);
 			break;
 		}
-		ts = slot_getattr(row, probe->collection.ts, &ts_isnull);
-		ttl = slot_getattr(row, probe->collection.ttl, &inherits);
-		if (!ts_isnull &&
-			ttl_docs_is_expired(&bounds, DatumGetTimestampTz(ts), inherits,
-								inherits ? 0 : DatumGetInt32(ttl)))
+		if (expired)
 		{
 			ItemPointer tid = palloc(sizeof(ItemPointerData));
 

@@ -12,18 +12,19 @@
  * for so long: it saves looking, and costs no more than a probe.
  *
  * That holds for stamps that the clock gave.  Replication and restores bring
- * theirs, and a session may have moved its clock; a transaction that has written
- * such a stamp counts a generation up in shared memory before it commits, and
- * looks of an older generation no longer count.  (Before that, others that want
- * its keys wait for it.)  It always looks for itself, and so does a session that
- * has moved its clock.
+ * theirs, and a session may have moved its clock.  While a transaction is under
+ * way that has written such a stamp, nobody knows; and when it commits it counts
+ * a generation up, after which looks of an older generation no longer count.  A
+ * session that has moved its clock always looks for itself.
  *
  * Entries of rows that are dead to everybody are passed over, but not for
  * long: after a large purge there may be many until VACUUM comes, and then the
  * answer is that we do not know.  It is the same with a BRIN index, which has
  * no first entry.  Not knowing costs a probe of each unique index.
  *
- * Shared memory: one counter, atomic, so there is no lock.
+ * Shared memory: two counters, atomic, so there is no lock.  An error or FATAL
+ * ends the transaction, and with it its share in the first of them; after a
+ * crash shared memory is made anew.
  *
  *-------------------------------------------------------------------------
  */
@@ -51,7 +52,13 @@
 #define QUIET_PERIOD	(USECS_PER_SEC / 2)
 #define MAX_DEAD_ENTRIES	100
 
-static pg_atomic_uint64 *stamp_generation = NULL;
+typedef struct ForeignStamps
+{
+	pg_atomic_uint64 writers;	/* transactions under way that wrote any */
+	pg_atomic_uint64 generation;	/* of those that have committed */
+} ForeignStamps;
+
+static ForeignStamps *foreign_stamps = NULL;
 static bool wrote_foreign_stamp = false;	/* in this transaction */
 static shmem_request_hook_type next_shmem_request_hook = NULL;
 static shmem_startup_hook_type next_shmem_startup_hook = NULL;
@@ -78,7 +85,7 @@ request_shmem(void)
 {
 	if (next_shmem_request_hook)
 		next_shmem_request_hook();
-	RequestAddinShmemSpace(MAXALIGN(sizeof(pg_atomic_uint64)));
+	RequestAddinShmemSpace(MAXALIGN(sizeof(ForeignStamps)));
 }
 
 static void
@@ -89,10 +96,13 @@ startup_shmem(void)
 	if (next_shmem_startup_hook)
 		next_shmem_startup_hook();
 	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
-	stamp_generation = ShmemInitStruct("ttl_docs stamps",
-									   sizeof(pg_atomic_uint64), &found);
+	foreign_stamps = ShmemInitStruct("ttl_docs foreign stamps",
+									 sizeof(ForeignStamps), &found);
 	if (!found)
-		pg_atomic_init_u64(stamp_generation, 0);
+	{
+		pg_atomic_init_u64(&foreign_stamps->writers, 0);
+		pg_atomic_init_u64(&foreign_stamps->generation, 0);
+	}
 	LWLockRelease(AddinShmemInitLock);
 }
 
@@ -100,7 +110,10 @@ startup_shmem(void)
 void
 ttl_docs_note_foreign_stamp(void)
 {
+	if (wrote_foreign_stamp)
+		return;
 	wrote_foreign_stamp = true;
+	pg_atomic_fetch_add_u64(&foreign_stamps->writers, 1);
 }
 
 static void
@@ -108,10 +121,21 @@ count_generation(XactEvent event, void *arg)
 {
 	if (!wrote_foreign_stamp)
 		return;
-	if (event == XACT_EVENT_PRE_COMMIT || event == XACT_EVENT_PRE_PREPARE)
-		pg_atomic_fetch_add_u64(stamp_generation, 1);
-	else
-		wrote_foreign_stamp = false;
+	switch (event)
+	{
+		case XACT_EVENT_PRE_COMMIT:
+		case XACT_EVENT_PRE_PREPARE:
+			/* an error may still follow, so this is not the end */
+			break;
+		case XACT_EVENT_COMMIT:
+		case XACT_EVENT_PREPARE:
+			pg_atomic_fetch_add_u64(&foreign_stamps->generation, 1);
+			/* fall through */
+		default:
+			pg_atomic_fetch_sub_u64(&foreign_stamps->writers, 1);
+			wrote_foreign_stamp = false;
+			break;
+	}
 }
 
 /*
@@ -131,10 +155,12 @@ ttl_docs_nothing_expired(Relation rel, const Collection *collection,
 	if (!settings->on && settings->written_floor == DT_NOBEGIN &&
 		settings->due_floor == DT_NOBEGIN)
 		return true;
-	if (ttl_docs_clock_offset != 0 || wrote_foreign_stamp)
+	if (ttl_docs_clock_offset != 0)
 		return look(rel, collection, clock);
+	if (pg_atomic_read_u64(&foreign_stamps->writers) > 0)
+		return false;
 
-	generation = pg_atomic_read_u64(stamp_generation);
+	generation = pg_atomic_read_u64(&foreign_stamps->generation);
 	last = ttl_docs_quiet_look(relid);
 	if (last != NULL && last->when != DT_NOBEGIN &&
 		last->generation == generation &&

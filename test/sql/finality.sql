@@ -137,6 +137,23 @@ UNION ALL
 SELECT 'invalid ' || s, '{"ttl": 0}', written_floor + s * interval '1 microsecond', 0 FROM floors, generate_series(-1, 1) AS s;
 RESET session_replication_role;
 SELECT id FROM finality ORDER BY id COLLATE "C";
+-- They are the clock at the change, without a rounding that would bring back
+-- what has just expired.
+CREATE FUNCTION floor_is_the_clock() RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+	before timestamptz;
+BEGIN
+	PERFORM ttl_docs.set_default_ttl('floor_docs', 60);
+	before := clock_timestamp();
+	PERFORM ttl_docs.set_default_ttl('floor_docs', NULL);
+	RETURN (label::jsonb ->> 'due_floor')::timestamptz BETWEEN before AND clock_timestamp()
+	   AND (label::jsonb ->> 'written_floor')::timestamptz = (label::jsonb ->> 'due_floor')::timestamptz - interval '60 s'
+	  FROM pg_seclabel WHERE objoid = 'floor_docs'::regclass;
+END $$;
+SELECT ttl_docs.create_collection('floor_docs', NULL);
+SELECT count(*) FILTER (WHERE floor_is_the_clock()) AS right_of_ten FROM generate_series(1, 10);
+DROP FUNCTION floor_is_the_clock;
+DROP TABLE floor_docs;
 -- Floors only rise, also if the clock is wrong meanwhile.
 CREATE TEMP TABLE before AS SELECT * FROM floors;
 SET ttl_docs.clock_offset = '-10 h';

@@ -102,6 +102,24 @@ BEGIN
 	PERFORM travel(0);
 END $$;
 CALL watch();
+-- Triggers that COPY FROM fires are such functions, too.
+CREATE TABLE instant_log (id int, seen bigint);
+CREATE FUNCTION look_later() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+	PERFORM travel(2);
+	NEW.seen := (SELECT count(*) FROM instant_docs);
+	RETURN NEW;
+END $$;
+CREATE TRIGGER look_later BEFORE INSERT ON instant_log FOR EACH ROW EXECUTE FUNCTION look_later();
+COPY instant_log (id) FROM stdin;
+1
+\.
+RESET ttl_docs.clock_offset;
+INSERT INTO instant_log (id) VALUES (2);
+RESET ttl_docs.clock_offset;
+SELECT * FROM instant_log ORDER BY id;
+DROP TABLE instant_log;
+DROP FUNCTION look_later;
 
 -- REPEATABLE READ and SERIALIZABLE: one for the transaction, that of its first
 -- snapshot.  SET takes none, so it is not yet fixed after BEGIN.
@@ -138,13 +156,39 @@ PREPARE count_docs (int) AS SELECT count(*) FROM instant_docs WHERE $1 IS NOT NU
 EXECUTE count_docs (travel(2));
 EXECUTE count_docs (0);
 RESET ttl_docs.clock_offset;
+CREATE TABLE instant_counted AS EXECUTE count_docs (travel(2));
+RESET ttl_docs.clock_offset;
+SELECT * FROM instant_counted;
+DROP TABLE instant_counted;
 DEALLOCATE count_docs;
--- and a command that is no query can take the first snapshot of a transaction
+-- The first snapshot of a transaction can be that of a command that is no query,
 BEGIN ISOLATION LEVEL REPEATABLE READ;
 CREATE TABLE instant_other ();
 SET ttl_docs.clock_offset = '2 h';
 SELECT count(*) FROM instant_docs;
 ROLLBACK;
+
+-- or that of a statement which has it before it waits for locks, so that the
+-- instant cannot be later than when the statement arrived.
+BEGIN ISOLATION LEVEL REPEATABLE READ;
+SELECT ttl_docs.now() BETWEEN transaction_timestamp() AND statement_timestamp() AS not_after_the_snapshot;
+ROLLBACK;
+-- A procedure that commits has a new transaction, and a new instant.
+CREATE PROCEDURE commit_and_look() LANGUAGE plpgsql AS $$
+DECLARE
+	before timestamptz;
+BEGIN
+	COMMIT;
+	before := clock_timestamp();
+	COMMIT;
+	RAISE NOTICE '%: the instant is that of the new transaction: %', current_setting('transaction_isolation'),
+		(SELECT ttl_docs.now() >= before);
+END $$;
+CALL commit_and_look();
+SET default_transaction_isolation = 'repeatable read';
+CALL commit_and_look();
+RESET default_transaction_isolation;
+DROP PROCEDURE commit_and_look;
 
 -- A cursor keeps the instant at which it was opened, also if it is read for the
 -- first time later, and so do the STABLE functions in it.

@@ -167,6 +167,16 @@ WITH kept AS (INSERT INTO kept SELECT id FROM docs), touched AS (UPDATE docs SET
 RESET ttl_docs.clock_offset;
 SELECT array_agg(id ORDER BY id) FROM kept;
 SELECT disk();
+-- In a function that is called by another query, it is that of its own statement.
+TRUNCATE kept;
+CREATE FUNCTION keep_later() RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+	PERFORM travel(2);
+	WITH kept AS (INSERT INTO kept SELECT id FROM docs) UPDATE plain SET n = n;
+END $$;
+SELECT keep_later() FROM docs LIMIT 1;
+RESET ttl_docs.clock_offset;
+SELECT array_agg(id ORDER BY id) FROM kept;
 
 --
 -- Views, INSERT ... SELECT, TRUNCATE
@@ -247,11 +257,31 @@ MERGE INTO docs AS d USING (VALUES ('live')) AS s (id) ON d.id = s.id WHEN MATCH
 WITH upsert AS (INSERT INTO docs (id, doc) VALUES ('live', '{}') ON CONFLICT (id) DO UPDATE SET n = 1 RETURNING id)
 SELECT * FROM upsert;
 \echo :SQLSTATE
+-- (also one that is left for the end of the query)
+WITH upsert AS (INSERT INTO docs (id, doc) VALUES ('live', '{}') ON CONFLICT (id) DO UPDATE SET n = 1) SELECT 1 AS one;
+\echo :SQLSTATE
 -- ON CONFLICT DO NOTHING updates nothing anyway.
 INSERT INTO docs (id, doc) VALUES ('live', '{}') ON CONFLICT (id) DO NOTHING;
 \echo :ROW_COUNT rows inserted
--- An old REPEATABLE READ transaction still reads the document, but cannot write to it.
+-- The document may expire when our trigger has looked for it already, and
+-- before the WHERE that decides whether to update: here in a constraint.
 DROP TRIGGER dawdle ON docs;
+CREATE FUNCTION dawdle_at_77(n int) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+	IF n = 77 THEN PERFORM set_config('ttl_docs.clock_offset', '7200', true); END IF;
+	RETURN true;
+END $$;
+ALTER TABLE docs ADD CONSTRAINT dawdle CHECK (dawdle_at_77(n));
+INSERT INTO docs (id, doc, n) VALUES ('live', '{}', 77) ON CONFLICT (id) DO UPDATE SET n = 1;
+\echo :SQLSTATE
+INSERT INTO docs (id, doc, n) VALUES ('live', '{}', 77) ON CONFLICT (id) DO UPDATE SET n = 1 WHERE docs.n = 1000;
+\echo :SQLSTATE
+INSERT INTO docs (id, doc, n) VALUES ('live', '{}', 78) ON CONFLICT (id) DO UPDATE SET n = 1 WHERE docs.n = 1000;
+\echo :ROW_COUNT rows
+INSERT INTO docs (id, doc, n) VALUES ('never', '{}', 77) ON CONFLICT (id) DO UPDATE SET n = docs.n WHERE docs.n = 1;
+\echo :ROW_COUNT rows
+ALTER TABLE docs DROP CONSTRAINT dawdle;
+-- An old REPEATABLE READ transaction still reads the document, but cannot write to it.
 BEGIN ISOLATION LEVEL REPEATABLE READ;
 SELECT id FROM docs WHERE id = 'live';
 SET LOCAL ttl_docs.clock_offset = '2 h';

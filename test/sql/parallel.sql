@@ -113,7 +113,7 @@ SELECT n FROM par_docs ORDER BY filler, n LIMIT 1;
 SELECT count(*) FROM (SELECT n FROM par_docs UNION ALL SELECT n FROM par_docs WHERE h >= 0) AS u;
 -- The query itself has no collection here, but the functions in it have.
 SELECT count(*), sum(count_safe()), bool_and(is_worker(:leader)) AS by_workers FROM par_plain WHERE n <= 5;
-SELECT max(ttl_docs.now()) = (SELECT ttl_docs.now()) AND min(ttl_docs.now()) = max(now_safe()) AS one_instant,
+SELECT max(now_safe()) = (SELECT ttl_docs.now()) AND min(now_safe()) = (SELECT ttl_docs.now()) AS one_instant,
        bool_and(is_worker(:leader)) AS by_workers
   FROM par_plain;
 CREATE TABLE par_copy AS SELECT n FROM par_docs;

@@ -156,6 +156,14 @@ SELECT count(*), count(_ttl) FROM docs_e;
 SELECT ttl_docs.get_default_ttl('docs_b_1');
 SELECT ttl_docs.set_default_ttl('docs_b_1', 60);
 SELECT ttl_docs.set_default_ttl('docs_b', 60);
+-- Writes to a leaf follow them, too, also when a change is undone.
+INSERT INTO docs_a VALUES ('a', 99, '{"ttl": "x"}');
+BEGIN;
+SELECT ttl_docs.set_default_ttl('docs', NULL);
+INSERT INTO docs_a VALUES ('a', 99, '{"ttl": "x"}') RETURNING _ttl;
+UPDATE docs_a SET n = n WHERE n = 1 RETURNING n;
+ROLLBACK;
+INSERT INTO docs_a VALUES ('a', 99, '{"ttl": "x"}');
 SELECT ttl_docs.set_default_ttl('docs', NULL);
 SELECT seen('docs_c');
 SELECT seen('docs_d');
@@ -183,6 +191,15 @@ INSERT INTO docs_c VALUES ('c', 7, '{"ttl": 0}');
 UPDATE docs_c SET n = n WHERE n = 1 RETURNING n;
 SELECT ttl_docs.set_default_ttl('docs_c', -1);
 SELECT ttl_docs.get_default_ttl('docs_c'), ttl_docs.get_default_ttl('docs');
+SELECT seen('docs_c');
+-- It can be attached again, but not where its dead would come back.
+ALTER TABLE docs ATTACH PARTITION docs_c FOR VALUES IN ('c');
+SELECT count(*) FROM ttl_docs.collections WHERE collection = 'docs_c'::regclass;
+SELECT seen('docs_c');
+INSERT INTO docs_c VALUES ('c', 8, '{"ttl": 0}');
+ALTER TABLE docs DETACH PARTITION docs_c;
+SELECT ttl_docs.set_default_ttl('docs_c', 60);
+ALTER TABLE docs ATTACH PARTITION docs_c FOR VALUES IN ('c');
 SELECT seen('docs_c');
 -- with partitions of its own
 SELECT add('b', 211);

@@ -63,6 +63,11 @@ DELETE FROM docs WHERE id LIKE 'expired%' RETURNING id;
 MERGE INTO docs AS t USING (VALUES ('expired')) AS s (id) ON t.id = s.id WHEN MATCHED THEN DELETE;
 WITH gone AS (DELETE FROM docs WHERE id LIKE 'expired%' RETURNING id) SELECT count(*) AS gone FROM gone;
 WITH touched AS (UPDATE docs SET id = id WHERE id LIKE 'expired%' RETURNING id) SELECT count(*) AS touched FROM touched;
+-- at every level of isolation,
+BEGIN ISOLATION LEVEL REPEATABLE READ;
+WITH gone AS (DELETE FROM docs WHERE id LIKE 'expired%' RETURNING id) SELECT count(*) AS gone FROM gone;
+UPDATE docs SET doc = '{}' WHERE id LIKE 'expired%' RETURNING id;
+COMMIT;
 SELECT string_agg(id, ' ' ORDER BY id) AS all_there FROM docs;
 -- and a key that an expired document holds is free.
 BEGIN;
@@ -95,7 +100,9 @@ COPY (SELECT id FROM docs) TO stdout;
 SELECT id FROM docs FOR SHARE;
 UPDATE docs SET id = id RETURNING id;
 DELETE FROM docs WHERE id LIKE 'expired%' RETURNING id;
+BEGIN ISOLATION LEVEL REPEATABLE READ;
 WITH gone AS (DELETE FROM docs WHERE id LIKE 'expired%' RETURNING id) SELECT count(*) AS gone FROM gone;
+COMMIT;
 CREATE TABLE rescued (id text);
 INSERT INTO rescued SELECT id FROM docs RETURNING id;
 DROP TABLE rescued;

@@ -53,12 +53,15 @@ INSERT INTO ttl_candidates (ttl) VALUES
 	('123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890'),
 	-- and what is no number at all
 	('"60"'), ('""'), ('"-1"'), ('"never"'), ('true'), ('false'), ('[]'), ('[60]'), ('{}'), ('{"ttl": 60}'),
-	-- a long value is cut, not in the middle of a character
+	-- a long value is cut
 	(to_jsonb(repeat('x', 100))), (to_jsonb(repeat('x', 62) || chr(223) || repeat('x', 10))),
 	(to_jsonb(array_fill(7, ARRAY[40])));
 SELECT CASE WHEN length(ttl::text) > 40 THEN left(ttl::text, 37) || '...' ELSE ttl::text END AS ttl,
        attempt('INSERT INTO ttl_values (doc) VALUES (jsonb_build_object(''ttl'', $1))', ttl) AS "insert"
   FROM ttl_candidates ORDER BY no;
+-- (psql would hide half a character)
+SELECT attempt('INSERT INTO ttl_values (doc) VALUES (jsonb_build_object(''ttl'', $1))', ttl) LIKE '%xxxx...' AS cut_between_characters
+  FROM ttl_candidates WHERE ttl::text LIKE '%' || chr(223) || '%';
 -- (with those of a second that are over by now, if this is a slow machine)
 SET ttl_docs.show_expired = on;
 SELECT doc ->> 'ttl' AS ttl, _ttl FROM ttl_values ORDER BY _ttl, (doc ->> 'ttl') COLLATE "C";
@@ -87,8 +90,9 @@ BEGIN
 	NEW.doc := NEW.doc || '{"ttl": 0}';
 	RETURN NEW;
 END $$;
-CREATE TRIGGER spoil BEFORE INSERT ON ttl_values FOR EACH ROW EXECUTE FUNCTION spoil();
+CREATE TRIGGER spoil BEFORE INSERT OR UPDATE ON ttl_values FOR EACH ROW EXECUTE FUNCTION spoil();
 INSERT INTO ttl_values (doc) VALUES ('{"ttl": 600}');
+UPDATE ttl_values SET id = 'b' WHERE id = 'a';
 DROP TRIGGER spoil ON ttl_values;
 DROP FUNCTION spoil();
 
@@ -111,6 +115,18 @@ UPDATE ttl_null SET body = NULL WHERE id = 2;
 SELECT id, body, _ttl FROM ttl_null ORDER BY id;
 DROP TABLE ttl_null;
 
+-- A document that is kept out of line, or compressed, has its ttl like any other.
+TRUNCATE ttl_values;
+INSERT INTO ttl_values (id, doc) VALUES
+	('compressed', jsonb_build_object('ttl', 600, 'a', repeat('x', 100000))),
+	('toasted', jsonb_build_object('ttl', 600, 'a', (SELECT string_agg(md5(n::text), '') FROM generate_series(1, 3000) AS n)));
+UPDATE ttl_values SET id = id || '!';
+SELECT id, _ttl FROM ttl_values ORDER BY id;
+UPDATE ttl_values SET doc = doc || '{"ttl": 700}';
+SELECT id, _ttl FROM ttl_values ORDER BY id;
+UPDATE ttl_values SET doc = doc || '{"ttl": "x"}';
+UPDATE ttl_values SET doc = doc - 'ttl', id = left(id, -1);
+SELECT id, _ttl FROM ttl_values ORDER BY id;
 -- document_ttl() for those who mend documents: NULL inherits, 0 is not valid.
 SELECT no, ttl_docs.document_ttl(jsonb_build_object('ttl', ttl)) AS document_ttl
   FROM ttl_candidates WHERE no IN (1, 3, 5, 6, 8, 10, 11, 15, 22, 33, 37, 39, 41) ORDER BY no;

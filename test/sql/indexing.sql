@@ -1,0 +1,178 @@
+-- The purge index: its three modes and every change between them, what is an
+-- error while a DefaultTTL is set, that a change of DefaultTTL leaves it alone,
+-- and that it does not cost HOT updates.  No mode changes a result.
+\set SHOW_CONTEXT never
+
+CREATE FUNCTION purge_index(t regclass) RETURNS text LANGUAGE sql AS $$
+SELECT coalesce(string_agg(regexp_replace(pg_get_indexdef(indexrelid), '.* USING ', ''), ', '
+                           ORDER BY pg_get_indexdef(indexrelid) COLLATE "C"), 'none') ||
+       ' / ' || (SELECT indexing FROM ttl_docs.collections WHERE collection = t)
+  FROM pg_index WHERE indrelid = t AND NOT indisprimary
+$$;
+
+-- Every change, while TTL is on and off.
+SELECT ttl_docs.create_collection('c', 1000);
+INSERT INTO c VALUES ('own', '{"ttl": 100}'), ('never', '{"ttl": -1}'), ('inherits', '{}');
+SELECT purge_index('c');
+SELECT ttl_docs.set_indexing('c', 'lazy');
+SELECT purge_index('c');
+SELECT ttl_docs.set_indexing('c', 'lazy');
+SELECT purge_index('c');
+SELECT ttl_docs.set_indexing('c', 'consistent');
+SELECT purge_index('c');
+SELECT ttl_docs.set_default_ttl('c', NULL);
+SELECT ttl_docs.set_indexing('c', 'none');
+SELECT purge_index('c');
+SELECT ttl_docs.set_indexing('c', 'none');
+SELECT ttl_docs.set_indexing('c', 'lazy');
+SELECT purge_index('c');
+SELECT ttl_docs.set_indexing('c', 'none');
+SELECT ttl_docs.set_indexing('c', 'consistent');
+SELECT purge_index('c');
+SELECT ttl_docs.set_default_ttl('c', 1000);
+
+-- An index of the user's on _slot is not taken for it, nor taken away with it.
+CREATE INDEX users_own ON c (_slot, id);
+CREATE INDEX users_partial ON c (_slot) WHERE _slot > 5;
+SELECT ttl_docs.set_indexing('c', 'lazy');
+SELECT purge_index('c');
+SELECT ttl_docs.set_indexing('c', 'consistent');
+SELECT purge_index('c');
+DROP INDEX users_own, users_partial;
+
+-- Errors; nothing changes.
+SELECT ttl_docs.set_indexing('c', 'none');
+\echo :SQLSTATE
+SELECT ttl_docs.set_default_ttl('c', -1);
+SELECT ttl_docs.set_indexing('c', 'none');
+\echo :SQLSTATE
+SELECT ttl_docs.set_indexing('c', 'Lazy');
+\echo :SQLSTATE
+SELECT ttl_docs.set_indexing('c', '');
+\echo :SQLSTATE
+\set VERBOSITY sqlstate
+SELECT ttl_docs.set_indexing('c', NULL);
+SELECT ttl_docs.set_indexing(NULL, 'lazy');
+\set VERBOSITY default
+SELECT ttl_docs.set_indexing(4294967295::oid::regclass, 'lazy');
+\echo :SQLSTATE
+SELECT ttl_docs.set_indexing('pg_class', 'lazy');
+\echo :SQLSTATE
+CREATE TABLE plain (id int, doc jsonb);
+SELECT ttl_docs.set_indexing('plain', 'lazy');
+\echo :SQLSTATE
+DROP TABLE plain;
+SELECT purge_index('c');
+SELECT ttl_docs.set_default_ttl('c', NULL);
+SELECT ttl_docs.set_indexing('c', 'none');
+SELECT ttl_docs.set_default_ttl('c', 5);
+\echo :SQLSTATE
+SELECT ttl_docs.set_default_ttl('c', -1);
+\echo :SQLSTATE
+SELECT ttl_docs.get_default_ttl('c');
+-- off stays off
+SELECT ttl_docs.set_default_ttl('c', NULL);
+DROP TABLE c;
+
+-- No mode changes a result: what is visible, what a key meets, what was final.
+CREATE FUNCTION check_mode(mode text) RETURNS TABLE (step text, ids text) LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM ttl_docs.create_collection('m', 1000, mode);
+    INSERT INTO m VALUES ('own', '{"ttl": 100}'), ('never', '{"ttl": -1}'), ('inherits', '{}');
+    RETURN QUERY SELECT 'at once', string_agg(id, ' ' ORDER BY id) FROM m;
+    PERFORM set_config('ttl_docs.clock_offset', '100', true);
+    RETURN QUERY SELECT 'at 100', string_agg(id, ' ' ORDER BY id) FROM m;
+    INSERT INTO m VALUES ('own', '{"again": true}');
+    RETURN QUERY SELECT 'key taken', string_agg(id || doc::text, ' ' ORDER BY id) FROM m;
+    PERFORM set_config('ttl_docs.clock_offset', '1000', true);
+    RETURN QUERY SELECT 'at 1000', string_agg(id, ' ' ORDER BY id) FROM m;
+    PERFORM ttl_docs.set_default_ttl('m', NULL);
+    RETURN QUERY SELECT 'off', string_agg(id, ' ' ORDER BY id) FROM m;
+    PERFORM ttl_docs.set_indexing('m', 'none');
+    RETURN QUERY SELECT 'none', string_agg(id, ' ' ORDER BY id) FROM m;
+    INSERT INTO m VALUES ('inherits', '{"again": true}');
+    RETURN QUERY SELECT 'key taken', string_agg(id || doc::text, ' ' ORDER BY id) FROM m;
+    PERFORM set_config('ttl_docs.clock_offset', '0', true);
+    DROP TABLE m;
+END $$;
+SELECT * FROM check_mode('consistent');
+SELECT * FROM check_mode('lazy');
+DROP FUNCTION check_mode(text);
+
+-- Partitions: the mode is the root's, and new ones have it.
+CREATE TABLE p (id int PRIMARY KEY, doc jsonb) PARTITION BY RANGE (id);
+CREATE TABLE p1 PARTITION OF p FOR VALUES FROM (0) TO (10);
+SELECT ttl_docs.adopt('p', 1000, indexing => 'lazy');
+CREATE TABLE p2 PARTITION OF p FOR VALUES FROM (10) TO (20);
+SELECT regexp_replace(indexdef, ' INDEX .* ON ', ' INDEX ON ') FROM pg_indexes
+ WHERE tablename IN ('p', 'p1', 'p2') AND indexdef LIKE '%\_slot%' ORDER BY tablename;
+SELECT ttl_docs.set_indexing('p', 'consistent');
+SELECT regexp_replace(indexdef, ' INDEX .* ON ', ' INDEX ON ') FROM pg_indexes
+ WHERE tablename IN ('p', 'p1', 'p2') AND indexdef LIKE '%\_slot%' ORDER BY tablename;
+SELECT ttl_docs.set_indexing('p1', 'lazy');
+\echo :SQLSTATE
+DROP TABLE p;
+
+-- A change of DefaultTTL from one value to another touches neither the table
+-- nor the index.
+SELECT ttl_docs.create_collection('d', 1000);
+INSERT INTO d SELECT g, '{}' FROM generate_series(1, 100) AS g;
+CREATE TABLE nodes AS SELECT oid, relfilenode FROM pg_class
+ WHERE oid = 'd'::regclass OR oid IN (SELECT indexrelid FROM pg_index WHERE indrelid = 'd'::regclass);
+CREATE TABLE rows_before AS SELECT ctid AS tid, xmin::text AS writer, * FROM d;
+SELECT ttl_docs.set_default_ttl('d', 5000);
+SELECT ttl_docs.set_default_ttl('d', -1);
+SELECT ttl_docs.set_default_ttl('d', NULL);
+SELECT ttl_docs.set_default_ttl('d', 2000);
+SELECT count(*) AS changed FROM nodes JOIN pg_class AS c USING (oid) WHERE nodes.relfilenode <> c.relfilenode;
+SELECT count(*) AS changed FROM
+    (SELECT ctid AS tid, xmin::text AS writer, * FROM d EXCEPT TABLE rows_before) AS x;
+DROP TABLE d, nodes, rows_before;
+
+-- HOT: writing a document again and again within its slot, of a ttl of its own
+-- or inherited, leaves no trace in the purge index.
+SELECT ttl_docs.create_collection('h', 100000);
+ALTER TABLE h SET (fillfactor = 50);
+INSERT INTO h VALUES ('own', '{"ttl": 100000}'), ('inherits', '{}'), ('never', '{"ttl": -1}');
+CREATE FUNCTION touch() RETURNS TABLE (updates bigint, hot bigint, slots int) LANGUAGE plpgsql AS $$
+DECLARE
+    first_updates bigint;
+    first_hot bigint;
+    slot_of_own bigint;
+BEGIN
+    first_updates := pg_stat_get_xact_tuples_updated('h'::regclass);
+    first_hot := pg_stat_get_xact_tuples_hot_updated('h'::regclass);
+    slots := 0;
+    FOR i IN 1..10 LOOP
+        SELECT _slot INTO slot_of_own FROM h WHERE id = 'own';
+        UPDATE h SET doc = doc || jsonb_build_object('n', i);
+        SELECT slots + count(*) INTO slots FROM h WHERE id = 'own' AND _slot <> slot_of_own;
+    END LOOP;
+    updates := pg_stat_get_xact_tuples_updated('h'::regclass) - first_updates;
+    hot := pg_stat_get_xact_tuples_hot_updated('h'::regclass) - first_hot;
+    RETURN NEXT;
+END $$;
+-- Slots are 64 s wide: a run meets at most one border, of either kind.
+SELECT updates, hot >= updates - 2 AS all_hot, slots <= 1 AS same_slot FROM touch();
+-- The stamp moved all the same.
+SELECT count(*) AS stamped FROM h WHERE _ts > clock_timestamp() - interval '100 s';
+-- When the slot does move, so does the entry: an update each time.
+SET ttl_docs.clock_offset = 70;
+SELECT updates, hot >= updates - 4 AS then_hot_again FROM touch();
+RESET ttl_docs.clock_offset;
+DROP FUNCTION touch();
+DROP TABLE h;
+
+-- Slots lie in two ranges of one index, rounded up, in steps of an eighth of
+-- the ttl at the most.
+SELECT ttl, default_ttl, s.slot >= extract(epoch FROM x.due)::bigint - 946684800 AS not_early,
+       s.slot - (extract(epoch FROM x.due)::bigint - 946684800) < greatest(1, ttl / 8) AS not_late
+  FROM (VALUES (1, 1000), (10, -1), (100, 1000), (1000, 1000), (2147483647, NULL)) AS v(ttl, default_ttl),
+       LATERAL (SELECT timestamptz '2026-01-02 03:04:05Z' + ttl * interval '1 s' AS due) AS x,
+       LATERAL (SELECT ttl_docs.slot('2026-01-02 03:04:05Z', ttl, default_ttl) AS slot) AS s;
+SELECT ttl_docs.slot('2026-01-02 03:04:05Z', NULL, 1000) < 0 AS inheriting_are_apart,
+       ttl_docs.slot('2026-01-02 03:04:05Z', -1, 1000) IS NULL AS never_is_not_in_it,
+       ttl_docs.slot('2026-01-02 03:04:05Z', NULL, 8) <> ttl_docs.slot('2026-01-02 03:04:07Z', NULL, 8) AS fine,
+       ttl_docs.slot('2026-01-02 03:04:05Z', NULL, 1000) = ttl_docs.slot('2026-01-02 03:04:07Z', NULL, 1000) AS coarse;
+
+DROP FUNCTION purge_index(regclass);

@@ -1,0 +1,253 @@
+-- _ts, _ttl and _slot are the server's.  Whatever a client sends for them is
+-- replaced, in every kind of write; replication and a restore keep the stamps
+-- that they bring; the trigger sees the row as it will be stored.
+\set SHOW_CONTEXT never
+
+-- Is the row stamped by the clock, with the ttl of its document and its slot?
+CREATE FUNCTION stamped(ts timestamptz, ttl int, slot bigint, doc jsonb, since timestamptz) RETURNS text
+LANGUAGE sql AS $$
+SELECT concat_ws(' ', CASE WHEN ts > since AND ts <= clock_timestamp() THEN 'now' ELSE 'kept' END,
+                 coalesce(ttl::text, 'inherits'),
+                 CASE WHEN ttl IS DISTINCT FROM ttl_docs.document_ttl(doc) THEN 'WRONG TTL' END,
+                 CASE WHEN slot IS DISTINCT FROM ttl_docs.slot(ts, ttl, 1000) THEN 'WRONG SLOT' END)
+$$;
+
+SELECT ttl_docs.create_collection('s', 1000);
+SELECT clock_timestamp() AS since \gset
+\set stamp 'id, stamped(_ts, _ttl, _slot, doc, :''since'')'
+
+-- INSERT
+INSERT INTO s VALUES ('values', '{"ttl": 100}', '2000-01-01', 7, 7) RETURNING :stamp;
+INSERT INTO s VALUES ('null', '{}', NULL, NULL, NULL) RETURNING :stamp;
+INSERT INTO s VALUES ('default', '{"ttl": -1}', DEFAULT, DEFAULT, DEFAULT) RETURNING :stamp;
+INSERT INTO s VALUES ('future', '{}', 'infinity', -1, NULL) RETURNING :stamp;
+INSERT INTO s (id, doc) VALUES ('left out', '{"ttl": 100}') RETURNING :stamp;
+INSERT INTO s SELECT 'copy', doc, '2000-01-01', _ttl, _slot FROM s WHERE id = 'left out' RETURNING :stamp;
+INSERT INTO s VALUES ('values', '{}') ON CONFLICT (id) DO UPDATE SET doc = '{"ttl": 200}', _ts = '2000-01-01', _ttl = 3
+    RETURNING :stamp;
+-- COPY
+COPY s FROM stdin;
+copied	{"ttl": 300}	2000-01-01	7	7
+\.
+COPY s (doc, id, _ts) FROM stdin;
+{}	copied too	2000-01-01
+\.
+SELECT :stamp FROM s WHERE id LIKE 'copied%' ORDER BY id;
+-- UPDATE: of the stamps themselves, of another column, of nothing
+SELECT clock_timestamp() AS since \gset
+UPDATE s SET _ts = '2000-01-01' WHERE id = 'values' RETURNING :stamp;
+UPDATE s SET _ttl = -1, _slot = NULL WHERE id = 'left out' RETURNING :stamp;
+UPDATE s SET _ts = 'infinity', _ttl = NULL, _slot = 5, doc = doc WHERE id = 'copied' RETURNING :stamp;
+UPDATE s SET id = id WHERE id = 'null' RETURNING :stamp;
+UPDATE s SET id = 'renamed' WHERE id = 'copied too' RETURNING :stamp;
+-- MERGE
+MERGE INTO s USING (VALUES ('values'), ('merged')) AS v(id) ON s.id = v.id
+    WHEN MATCHED THEN UPDATE SET _ts = '2000-01-01', doc = '{"ttl": 400}'
+    WHEN NOT MATCHED THEN INSERT VALUES (v.id, '{"ttl": 500}', '2000-01-01', 7, 7);
+SELECT :stamp FROM s WHERE id IN ('values', 'merged') ORDER BY id;
+-- In the document, and only there, the ttl is changed and taken away.
+UPDATE s SET doc = '{"ttl": 600}' WHERE id = 'null' RETURNING :stamp;
+UPDATE s SET doc = doc - 'ttl' WHERE id = 'null' RETURNING :stamp;
+UPDATE s SET doc = '{"ttl": null}' WHERE id = 'values' RETURNING :stamp;
+
+-- The clock of the moment: it goes on within a transaction.
+BEGIN;
+INSERT INTO s VALUES ('t1', '{}');
+INSERT INTO s VALUES ('t2', '{}');
+SELECT count(DISTINCT _ts) = 2 AS each_its_own, min(_ts) > now() AS after_begin,
+       bool_or(extract(microseconds FROM _ts)::int % 1000 <> 0) AS microseconds FROM s WHERE id LIKE 't_';
+COMMIT;
+-- clock_offset moves it
+SET ttl_docs.clock_offset = 100000;
+INSERT INTO s VALUES ('ahead', '{}') RETURNING _ts > clock_timestamp() + interval '99000 s' AS ahead;
+RESET ttl_docs.clock_offset;
+-- also while TTL is off
+SELECT ttl_docs.set_default_ttl('s', NULL);
+INSERT INTO s VALUES ('off', '{"ttl": 100}', '2000-01-01', 7, 7) RETURNING :stamp;
+INSERT INTO s VALUES ('off, bad', '{"ttl": "x"}', '2000-01-01', 7, 7) RETURNING id, _ttl;
+DELETE FROM s WHERE id = 'off, bad';
+SELECT ttl_docs.set_default_ttl('s', 1000);
+
+-- Ours fires last: what the user's triggers do to the row is seen, what they
+-- do to the stamps is not kept.
+CREATE FUNCTION meddle() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    NEW._ts := '2000-01-01';
+    NEW._ttl := 7;
+    NEW.doc := NEW.doc || '{"ttl": 700}';
+    RETURN NEW;
+END $$;
+CREATE TRIGGER zzz_ttl_do BEFORE INSERT OR UPDATE ON s FOR EACH ROW EXECUTE FUNCTION meddle();
+INSERT INTO s VALUES ('meddled', '{}') RETURNING :stamp;
+UPDATE s SET doc = '{"ttl": 100}' WHERE id = 'meddled' RETURNING :stamp;
+CREATE OR REPLACE FUNCTION meddle() RETURNS trigger LANGUAGE plpgsql AS
+    $$ BEGIN NEW.doc := '{"ttl": 0}'; RETURN NEW; END $$;
+INSERT INTO s VALUES ('meddled 2', '{}');
+\echo :SQLSTATE
+UPDATE s SET id = id WHERE id = 'meddled';
+\echo :SQLSTATE
+DROP TRIGGER zzz_ttl_do ON s;
+DROP FUNCTION meddle();
+
+-- What is computed from the row sees the stamps.
+ALTER TABLE s ADD COLUMN twice int GENERATED ALWAYS AS (_ttl * 2) STORED;
+ALTER TABLE s ADD CONSTRAINT not_short CHECK (coalesce(_ttl, -1) <> 50);
+INSERT INTO s VALUES ('generated', '{"ttl": 150}') RETURNING twice;
+UPDATE s SET doc = '{"ttl": 160}' WHERE id = 'generated' RETURNING twice;
+\set VERBOSITY terse
+INSERT INTO s VALUES ('checked', '{"ttl": 50}');
+\set VERBOSITY default
+\echo :SQLSTATE
+ALTER TABLE s DROP COLUMN twice, DROP CONSTRAINT not_short;
+
+-- A document that is stored out of line, and left alone.
+INSERT INTO s SELECT 'big', jsonb_build_object('ttl', 123, 'x', string_agg(md5(g::text), '')) FROM generate_series(1, 2000) AS g;
+SELECT clock_timestamp() AS since \gset
+UPDATE s SET id = 'big 2' WHERE id = 'big' RETURNING :stamp;
+UPDATE s SET doc = doc || '{"ttl": 124}' WHERE id = 'big 2' RETURNING :stamp;
+
+-- A row that moves to another partition is written, once.
+CREATE TABLE p (id int, doc jsonb) PARTITION BY RANGE (id);
+CREATE TABLE p1 PARTITION OF p FOR VALUES FROM (0) TO (10);
+CREATE TABLE p2 (doc jsonb, id int);
+ALTER TABLE p ATTACH PARTITION p2 FOR VALUES FROM (10) TO (20);
+SELECT ttl_docs.adopt('p', 1000);
+INSERT INTO p VALUES (1, '{"ttl": 100}', '2000-01-01', 7, 7) RETURNING tableoid::regclass, :stamp;
+SELECT clock_timestamp() AS since \gset
+UPDATE p SET id = 11, _ts = '2000-01-01' RETURNING tableoid::regclass, :stamp;
+SELECT tableoid::regclass, :stamp FROM p;
+DROP TABLE p;
+
+--
+-- Replication keeps stamp and ttl; the slot follows
+--
+SELECT clock_timestamp() AS since \gset
+SET session_replication_role = replica;
+INSERT INTO s VALUES ('replicated', '{"ttl": 100}', now() - interval '50 s', 100, 7) RETURNING :stamp;
+INSERT INTO s VALUES ('dead on arrival', '{"ttl": 100}', now() - interval '200 s', 100, 7);
+INSERT INTO s VALUES ('no stamp', '{}', NULL, NULL, NULL) RETURNING :stamp;
+INSERT INTO s VALUES ('infinite', '{"ttl": 100}', 'infinity', 100, 7), ('minus infinite', '{}', '-infinity', NULL, 7)
+    RETURNING id, _ts, _ttl, _slot;
+UPDATE s SET doc = '{"ttl": 100, "v": 2}', _ts = now() - interval '40 s' WHERE id = 'replicated' RETURNING :stamp;
+COPY s FROM stdin;
+replicated by copy	{"ttl": 2000000000}	2000-01-01	2000000000	7
+\.
+RESET session_replication_role;
+SELECT :stamp FROM s WHERE id LIKE 'replicated%' OR id LIKE '%infinite' OR id = 'dead on arrival' ORDER BY id;
+SET ttl_docs.clock_offset = 70;
+SELECT count(*) FROM s WHERE id = 'replicated';
+RESET ttl_docs.clock_offset;
+-- local is as origin
+SET session_replication_role = local;
+INSERT INTO s VALUES ('local', '{}', '2000-01-01', 7, 7) RETURNING :stamp;
+RESET session_replication_role;
+
+--
+-- A restore (the owner or a superuser, under row_security = off) keeps the
+-- stamp; the ttl comes from the document and has to be valid
+--
+SET row_security = off;
+INSERT INTO s VALUES ('restored', '{"ttl": 100}', now() - interval '50 s', 7, 7) RETURNING :stamp;
+COPY s FROM stdin;
+restored by copy	{"ttl": 2000000000}	2000-01-01	7	7
+restored dead	{}	2000-01-01	7	7
+\.
+INSERT INTO s VALUES ('restored bad', '{"ttl": 0}', now(), NULL, NULL);
+\echo :SQLSTATE
+INSERT INTO s (id, doc) VALUES ('restored, no stamp', '{}') RETURNING :stamp;
+-- a write that is no restore is stamped
+UPDATE s SET _ts = '2000-01-01' WHERE id = 'restored' RETURNING :stamp;
+RESET row_security;
+SELECT :stamp FROM s WHERE id LIKE 'restored%' ORDER BY id;
+
+-- Not for others, and not in a function that runs with somebody's rights.
+CREATE ROLE regress_ttl_writer;
+CREATE ROLE regress_ttl_owner;
+GRANT ALL ON s TO regress_ttl_writer;
+SET ROLE regress_ttl_writer;
+SET row_security = off;
+INSERT INTO s VALUES ('not the owner', '{}', '2000-01-01', 7, 7) RETURNING :stamp;
+RESET ROLE;
+CREATE FUNCTION definer() RETURNS void LANGUAGE sql SECURITY DEFINER AS
+    $$ INSERT INTO s VALUES ('by a definer', '{}', '2000-01-01', 7, 7) $$;
+SET ROLE regress_ttl_writer;
+SELECT definer();
+RESET ROLE;
+ALTER TABLE s OWNER TO regress_ttl_owner;
+SET ROLE regress_ttl_owner;
+INSERT INTO s VALUES ('the owner', '{"ttl": 2000000000}', '2000-01-01', 7, 7) RETURNING :stamp;
+RESET ROLE;
+RESET row_security;
+SELECT :stamp FROM s WHERE id = 'by a definer';
+DROP FUNCTION definer();
+DROP TABLE s;
+DROP ROLE regress_ttl_writer, regress_ttl_owner;
+
+-- A clock behind a floor: what is written must not be dead when it is born.
+SELECT ttl_docs.create_collection('f', 100);
+SET ttl_docs.clock_offset = 1000;
+INSERT INTO f VALUES ('a', '{}'), ('b', '{"ttl": 50}');
+SET ttl_docs.clock_offset = 2000;
+SELECT ttl_docs.set_default_ttl('f', 500);
+SET ttl_docs.clock_offset = 0;
+SELECT id FROM f ORDER BY id;
+INSERT INTO f VALUES ('a', '{"new": true}'), ('b', '{"ttl": 50, "new": true}'), ('c', '{"ttl": -1}');
+SELECT id, doc FROM f ORDER BY id;
+UPDATE f SET doc = doc || '{"again": true}' RETURNING id;
+SELECT id, doc FROM f ORDER BY id;
+DROP TABLE f;
+
+-- Writes are judged at the clock: a document that expires between the snapshot
+-- and the write (by a trigger that makes time pass) is a row that was deleted.
+SELECT ttl_docs.create_collection('j', 1000);
+INSERT INTO j VALUES ('a', '{"ttl": 100}');
+CREATE FUNCTION pass_time() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM set_config('ttl_docs.clock_offset', '100', true);
+    RETURN coalesce(NEW, OLD);
+END $$;
+CREATE TRIGGER pass_time BEFORE UPDATE OR DELETE ON j FOR EACH ROW EXECUTE FUNCTION pass_time();
+UPDATE j SET doc = '{"v": 2}' RETURNING id;
+DELETE FROM j RETURNING id;
+INSERT INTO j VALUES ('a', '{}') ON CONFLICT (id) DO UPDATE SET doc = '{"v": 2}';
+\echo :SQLSTATE
+WITH o AS (INSERT INTO j VALUES ('a', '{}') ON CONFLICT (id) DO UPDATE SET doc = '{"v": 2}' RETURNING id) SELECT * FROM o;
+\echo :SQLSTATE
+MERGE INTO j USING (VALUES ('a')) AS v(id) ON j.id = v.id WHEN MATCHED THEN UPDATE SET doc = '{"v": 2}';
+\echo :SQLSTATE
+MERGE INTO j USING (VALUES ('a')) AS v(id) ON j.id = v.id WHEN MATCHED THEN DELETE;
+\echo :SQLSTATE
+INSERT INTO j VALUES ('a', '{}') ON CONFLICT DO NOTHING RETURNING id;
+BEGIN ISOLATION LEVEL REPEATABLE READ;
+UPDATE j SET doc = '{"v": 2}' RETURNING id;
+\echo :SQLSTATE
+ROLLBACK;
+BEGIN ISOLATION LEVEL SERIALIZABLE;
+DELETE FROM j RETURNING id;
+\echo :SQLSTATE
+ROLLBACK;
+-- in a function that an upsert calls, a plain UPDATE is a plain UPDATE
+CREATE FUNCTION late_update() RETURNS jsonb LANGUAGE plpgsql AS
+    $$ BEGIN UPDATE j SET doc = '{"v": 2}' WHERE id = 'a'; RETURN jsonb_build_object('found', FOUND); END $$;
+INSERT INTO j VALUES ('b', late_update()) ON CONFLICT (id) DO UPDATE SET doc = '{"v": 2}' RETURNING id, doc;
+SELECT id, doc FROM j ORDER BY id;
+DROP TABLE j;
+DROP FUNCTION pass_time(), late_update();
+
+-- The trigger function is the trigger of collections, and nothing else.
+SELECT ttl_docs.write_document();
+\echo :SQLSTATE
+CREATE TABLE plain (id int);
+CREATE TRIGGER t AFTER INSERT ON plain FOR EACH ROW EXECUTE FUNCTION ttl_docs.write_document();
+INSERT INTO plain VALUES (1);
+\echo :SQLSTATE
+DROP TRIGGER t ON plain;
+CREATE TRIGGER t BEFORE INSERT ON plain FOR EACH STATEMENT EXECUTE FUNCTION ttl_docs.write_document();
+INSERT INTO plain VALUES (1);
+\echo :SQLSTATE
+DROP TRIGGER t ON plain;
+CREATE TRIGGER t BEFORE INSERT ON plain FOR EACH ROW EXECUTE FUNCTION ttl_docs.write_document();
+INSERT INTO plain VALUES (1);
+\echo :SQLSTATE
+DROP TABLE plain;
+DROP FUNCTION stamped;
