@@ -18,7 +18,7 @@ ISOLATION_OPTS = --inputdir=test --outputdir=. --load-extension=ttl_docs
 PROVE_TESTS := $(sort $(wildcard test/t/*.pl))
 TAP_TESTS := $(if $(PROVE_TESTS),1)
 
-EXTRA_CLEAN = test-results
+EXTRA_CLEAN = test-results .built-for
 
 # These goals find, or install, a PostgreSQL by themselves: they have to work on
 # a machine that has no pg_config yet.
@@ -61,8 +61,12 @@ endif
 
 include $(PGXS)
 
-# PGXS tracks no headers: all objects depend on all of ours.
-$(OBJS) $(OBJS:.o=.bc): $(wildcard src/*.h)
+# PGXS tracks no headers: all objects depend on all of ours.  And on the server
+# they were built for: a library for another version keeps a server from starting.
+ifeq ($(filter clean distclean,$(MAKECMDGOALS)),)
+$(shell echo '$(PG_VERSION) $(PGXS)' | cmp -s - .built-for || echo '$(PG_VERSION) $(PGXS)' > .built-for)
+endif
+$(OBJS) $(OBJS:.o=.bc): $(wildcard src/*.h) .built-for
 
 endif
 

@@ -132,21 +132,21 @@ RETURNS boolean
 LANGUAGE C STABLE PARALLEL SAFE COST 1
 AS 'MODULE_PATHNAME', 'ttl_docs_is_live';
 COMMENT ON FUNCTION ttl_docs.is_live(timestamptz, integer, regclass) IS
-'the test that every scan of a collection applies';
+'internal: the test that every scan of a collection applies';
 
 CREATE FUNCTION ttl_docs.is_live_parent(ts timestamptz, ttl integer, collection regclass)
 RETURNS boolean
 LANGUAGE C STABLE PARALLEL SAFE COST 1
 AS 'MODULE_PATHNAME', 'ttl_docs_is_live_parent';
 COMMENT ON FUNCTION ttl_docs.is_live_parent(timestamptz, integer, regclass) IS
-'the same test, for the parents when a foreign key is validated';
+'internal: the same test, for the parents when a foreign key is validated';
 
 CREATE FUNCTION ttl_docs.require_live(ts timestamptz, ttl integer, collection regclass)
 RETURNS boolean
 LANGUAGE C VOLATILE PARALLEL SAFE COST 1
 AS 'MODULE_PATHNAME', 'ttl_docs_require_live';
 COMMENT ON FUNCTION ttl_docs.require_live(timestamptz, integer, regclass) IS
-'the test before the WHERE of ON CONFLICT DO UPDATE: raises a serialization failure';
+'internal: the test before the WHERE of ON CONFLICT DO UPDATE: raises a serialization failure';
 
 CREATE FUNCTION ttl_docs.document_ttl(doc jsonb)
 RETURNS integer
@@ -160,35 +160,35 @@ RETURNS bigint
 LANGUAGE C IMMUTABLE PARALLEL SAFE
 AS 'MODULE_PATHNAME', 'ttl_docs_sql_slot';
 COMMENT ON FUNCTION ttl_docs.slot(timestamptz, integer, integer) IS
-'the position of a document in the purge index; NULL never expires';
+'internal: the position of a document in the purge index; NULL never expires';
 
 CREATE FUNCTION ttl_docs.expires_under(ts timestamptz, ttl integer, default_ttl integer)
 RETURNS timestamptz
 LANGUAGE C IMMUTABLE PARALLEL SAFE
 AS 'MODULE_PATHNAME', 'ttl_docs_expires_under';
 COMMENT ON FUNCTION ttl_docs.expires_under(timestamptz, integer, integer) IS
-'when a document would expire under that DefaultTTL';
+'internal: when a document would expire under that DefaultTTL';
 
 CREATE FUNCTION ttl_docs.first_ts(last_modified timestamptz, adopted bigint)
 RETURNS timestamptz
 LANGUAGE C IMMUTABLE PARALLEL SAFE
 AS 'MODULE_PATHNAME', 'ttl_docs_first_ts_tz';
 COMMENT ON FUNCTION ttl_docs.first_ts(timestamptz, bigint) IS
-'the first _ts of a document whose table is adopted';
+'internal: the first _ts of a document whose table is adopted';
 
 CREATE FUNCTION ttl_docs.first_ts(last_modified timestamp, adopted bigint)
 RETURNS timestamptz
 LANGUAGE C IMMUTABLE PARALLEL SAFE
 AS 'MODULE_PATHNAME', 'ttl_docs_first_ts';
 COMMENT ON FUNCTION ttl_docs.first_ts(timestamp, bigint) IS
-'the first _ts of a document whose table is adopted';
+'internal: the first _ts of a document whose table is adopted';
 
 CREATE FUNCTION ttl_docs.write_document()
 RETURNS trigger
 LANGUAGE C VOLATILE
 AS 'MODULE_PATHNAME', 'ttl_docs_write_document';
 COMMENT ON FUNCTION ttl_docs.write_document() IS
-'the row trigger of collections';
+'internal: the row trigger of collections';
 
 -- Everybody's queries contain is_live(), and the others check who calls them;
 -- said here, because default privileges may say otherwise.

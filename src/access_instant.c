@@ -298,7 +298,8 @@ instant_ExecutorRun(COMPAT_RUN_PARAMS)
 		query->checked_due <= ttl_docs_clock())
 		ereport(ERROR,
 				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-				 errmsg("could not check a foreign key: a document expired meanwhile")));
+				 errmsg("could not check a foreign key: a document expired meanwhile"),
+				 errhint("The transaction might succeed if retried.")));
 }
 
 static void
@@ -345,7 +346,8 @@ instant_of_transaction(void)
 	/* a worker is told the leader's when it begins to run */
 	if (IsParallelWorker())
 		return ttl_docs_clock();
-	transaction_instant =
+	/* one that waits for a safe snapshot has it only now */
+	transaction_instant = XactDeferrable && XactReadOnly ? ttl_docs_clock() :
 		ttl_docs_shifted(Max(GetCurrentStatementStartTimestamp(), last_boundary));
 	transaction_instant_is_set = true;
 	return transaction_instant;

@@ -34,6 +34,7 @@
 #include "catalog/pg_type.h"
 #include "commands/tablecmds.h"
 #include "commands/trigger.h"
+#include "executor/spi.h"
 #include "executor/tuptable.h"
 #include "fmgr.h"
 #include "miscadmin.h"
@@ -63,6 +64,7 @@ static CollectionSettings new_settings(bool on, int32 default_ttl,
 									   const char *indexing);
 static void adopt_table(Oid relid, CollectionSettings *settings,
 						const char *doc_column, const char *last_modified);
+static void tell_expired(Oid relid, const CollectionSettings *settings);
 static void mend_tree(Oid relid, const CollectionSettings *settings);
 static void choose_doc_column(Relation rel, const char *doc_column, NameData *name);
 static char *first_stamp_expression(Relation rel, const char *last_modified,
@@ -364,9 +366,41 @@ adopt_table(Oid relid, CollectionSettings *settings,
 	ttl_docs_create_trigger(relid);
 	ttl_docs_create_purge_index(relid, settings->indexing);
 
+	if (settings->on && (present.ts || last_modified != NULL))
+		tell_expired(relid, settings);
+
 	settings->origin_database = MyDatabaseId;
 	settings->origin_relation = relid;
 	ttl_docs_write_label(relid, settings);
+}
+
+/*
+ * Says how many documents are expired by the stamps that they brought.  The
+ * table is not a collection yet, so they can be seen.
+ */
+static void
+tell_expired(Oid relid, const CollectionSettings *settings)
+{
+	char	   *sql = psprintf("SELECT pg_catalog.count(*) FROM %s"
+							   " WHERE %s.expires_under(%s, %s, %d) OPERATOR(pg_catalog.<=) %s.now()",
+							   ttl_docs_quoted_name(relid), TTL_DOCS_SCHEMA,
+							   TTL_DOCS_TS_COLUMN, TTL_DOCS_TTL_COLUMN,
+							   settings->default_ttl, TTL_DOCS_SCHEMA);
+	int64		count;
+	bool		isnull;
+
+	SPI_connect();
+	if (SPI_execute(sql, false, 1) != SPI_OK_SELECT || SPI_processed != 1)
+		elog(ERROR, "could not count the expired documents");
+	count = DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0],
+										SPI_tuptable->tupdesc, 1, &isnull));
+	SPI_finish();
+	if (count > 0)
+		ereport(NOTICE,
+				(errmsg_plural("%lld document of \"%s\" has expired already",
+							   "%lld documents of \"%s\" have expired already",
+							   (unsigned long) count, (long long) count,
+							   get_rel_name(relid))));
 }
 
 /*
@@ -532,6 +566,12 @@ add_system_columns(Oid relid, const CollectionSettings *settings,
 	ttl_docs_run("ALTER TABLE %s ALTER COLUMN %s SET DEFAULT pg_catalog.clock_timestamp(),"
 				 " ALTER COLUMN %s SET NOT NULL",
 				 table, TTL_DOCS_TS_COLUMN, TTL_DOCS_TS_COLUMN);
+	ttl_docs_run("COMMENT ON COLUMN %s.%s IS 'ttl_docs: when the document was last written'",
+				 table, TTL_DOCS_TS_COLUMN);
+	ttl_docs_run("COMMENT ON COLUMN %s.%s IS 'ttl_docs: the document''s own ttl; NULL inherits'",
+				 table, TTL_DOCS_TTL_COLUMN);
+	ttl_docs_run("COMMENT ON COLUMN %s.%s IS 'ttl_docs: internal, position in the purge index'",
+				 table, TTL_DOCS_SLOT_COLUMN);
 }
 
 /* Deletes what has expired, in the table and its partitions. */

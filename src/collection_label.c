@@ -158,15 +158,17 @@ ttl_docs_remove_label(Oid relid)
 
 /*
  * Removes every label of this database, when the extension goes: a label
- * without its trigger and its functions would be half a collection.
+ * without its trigger and its functions would be half a collection.  Returns
+ * how many there were.
  */
-void
+int
 ttl_docs_remove_all_labels(void)
 {
 	Relation	seclabels = table_open(SecLabelRelationId, RowExclusiveLock);
 	ScanKeyData key;
 	SysScanDesc scan;
 	HeapTuple	tuple;
+	int			count = 0;
 
 	ScanKeyInit(&key, Anum_pg_seclabel_provider, BTEqualStrategyNumber,
 				F_TEXTEQ, CStringGetTextDatum(TTL_DOCS_PROVIDER));
@@ -175,10 +177,12 @@ ttl_docs_remove_all_labels(void)
 	{
 		ttl_docs_invalidate_tree(((FormData_pg_seclabel *) GETSTRUCT(tuple))->objoid);
 		CatalogTupleDelete(seclabels, &tuple->t_self);
+		count++;
 	}
 	systable_endscan(scan);
 	table_close(seclabels, RowExclusiveLock);
 	CommandCounterIncrement();
+	return count;
 }
 
 /* Invalidates the table and its partitions in every relation cache. */

@@ -79,7 +79,7 @@ ttl_docs_require_adoptable(Relation rel)
 				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
 				 errmsg("temporary table \"%s\" cannot be a collection",
 						RelationGetRelationName(rel)),
-				 errhint("The purge could not reach it; use a plain or an unlogged table.")));
+				 errhint("Use a plain or an unlogged table.")));
 	require_no_inheritance(rel);
 	require_fit_partitions(rel);
 }
@@ -472,8 +472,9 @@ report_invalid_ttl(Oid relid, const char *doc_column)
 						   (unsigned long) count, (long long) count,
 						   get_rel_name(relid),
 						   isnull ? "null" : ttl_docs_ttl_text(&value)),
-			 errhint("A ttl is an integer from 1 to %d, -1, or null. WHERE ttl_docs.document_ttl(%s) = 0 finds the others.",
-					 TTL_MAX, quote_identifier(doc_column))));
+			 errhint("A ttl is an integer from 1 to %d, -1, or null. Find what is not with: SELECT * FROM %s WHERE ttl_docs.document_ttl(%s) = 0",
+					 TTL_MAX, ttl_docs_quoted_name(relid),
+					 quote_identifier(doc_column))));
 }
 
 /*
@@ -516,5 +517,5 @@ ttl_docs_report_no_collection(Oid relid)
 	ereport(ERROR,
 			(errcode(ERRCODE_WRONG_OBJECT_TYPE),
 			 errmsg("\"%s\" is not a collection", name),
-			 errhint("Make it one with ttl_docs.adopt().")));
+			 errhint("Make it one with ttl_docs.adopt(), which expires nothing unless you give it a DefaultTTL.")));
 }

@@ -44,6 +44,7 @@
 #include "collection_guard.h"
 
 static void review_note(Note *note, Node *parsetree);
+static void review_dropped_extension(void);
 static void review_link(Note *note);
 static void review_new_partition(Oid relid, const Collection *collection);
 static void review_detached_partition(Oid relid, const Collection *parent);
@@ -92,7 +93,7 @@ review_note(Note *note, Node *parsetree)
 	switch (note->kind)
 	{
 		case NOTE_EXTENSION_DROPPED:
-			ttl_docs_remove_all_labels();
+			review_dropped_extension();
 			break;
 		case NOTE_LINK_CHANGED:
 			review_link(note);
@@ -110,6 +111,19 @@ review_note(Note *note, Node *parsetree)
 			review_trigger(note->other, parsetree);
 			break;
 	}
+}
+
+/* Without the extension, collections are plain tables. */
+static void
+review_dropped_extension(void)
+{
+	int			collections = ttl_docs_remove_all_labels();
+
+	if (collections > 0)
+		ereport(WARNING,
+				(errmsg_plural("%d collection is a plain table now, and expired documents that it still has on disk are rows again",
+							   "%d collections are plain tables now, and expired documents that they still have on disk are rows again",
+							   collections, collections)));
 }
 
 /* A table was made a child of another, or no longer is. */
@@ -262,8 +276,9 @@ ttl_docs_prepare_attach(Node *parsetree)
 					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 					 errmsg("cannot attach \"%s\": expired documents in it would be live in \"%s\"",
 							get_rel_name(child), get_rel_name(into.root)),
-					 errhint("Give \"%s\" a DefaultTTL that is not longer, or call ttl_docs.release() for \"%s\".",
-							 get_rel_name(into.root), get_rel_name(child))));
+					 errhint("Give \"%s\" a DefaultTTL that is not longer; or call ttl_docs.release() for \"%s\", which deletes them, and adopt() it again like \"%s\".",
+							 get_rel_name(into.root), get_rel_name(child),
+							 get_rel_name(into.root))));
 		ttl_docs_remove_label(child);
 		ttl_docs_drop_trigger(child);
 	}

@@ -44,8 +44,10 @@ PG_FUNCTION_INFO_V1(ttl_docs_preview);
 static bool lets_live_longer(const CollectionSettings *settings, bool on,
 							 int32 default_ttl);
 static void require_purge_index(Relation rel, const CollectionSettings *settings);
-static void preview_counts(const char *table, const char *expires, Datum *counts);
-static Datum preview_examples(Relation rel, const char *expires);
+static void preview_counts(const char *table, const char *live,
+						   const char *expires, Datum *counts);
+static Datum preview_examples(Relation rel, const char *live,
+							  const char *expires);
 static char *document_name_expression(Relation rel);
 
 /*
@@ -208,6 +210,7 @@ ttl_docs_preview(PG_FUNCTION_ARGS)
 	Datum		values[PREVIEW_COUNTS + 1];
 	bool		nulls[PREVIEW_COUNTS + 1] = {0};
 	char	   *expires;
+	char	   *live;
 
 	ttl_docs_require_preload();
 	relid = ttl_docs_collection_arg(fcinfo);
@@ -222,8 +225,11 @@ ttl_docs_preview(PG_FUNCTION_ARGS)
 	expires = psprintf("%s.expires_under(%s, %s, %s)", TTL_DOCS_SCHEMA,
 					   TTL_DOCS_TS_COLUMN, TTL_DOCS_TTL_COLUMN,
 					   PG_ARGISNULL(1) ? "NULL" : psprintf("%d", PG_GETARG_INT32(1)));
-	preview_counts(ttl_docs_quoted_name(relid), expires, values);
-	values[PREVIEW_COUNTS] = preview_examples(rel, expires);
+	/* also where the caller's settings show expired documents */
+	live = psprintf("NOT %s.is_expired(%u, %s, %s)", TTL_DOCS_SCHEMA, relid,
+					TTL_DOCS_TS_COLUMN, TTL_DOCS_TTL_COLUMN);
+	preview_counts(ttl_docs_quoted_name(relid), live, expires, values);
+	values[PREVIEW_COUNTS] = preview_examples(rel, live, expires);
 	table_close(rel, NoLock);
 	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(tupdesc),
 													  values, nulls)));
@@ -231,7 +237,8 @@ ttl_docs_preview(PG_FUNCTION_ARGS)
 
 /* How many live documents would expire when; all of them bigint. */
 static void
-preview_counts(const char *table, const char *expires, Datum *counts)
+preview_counts(const char *table, const char *live, const char *expires,
+			   Datum *counts)
 {
 	char	   *sql;
 
@@ -241,9 +248,9 @@ preview_counts(const char *table, const char *expires, Datum *counts)
 				   "  AND e OPERATOR(pg_catalog.<) 'infinity'),"
 				   " pg_catalog.count(*) FILTER (WHERE e OPERATOR(pg_catalog.=) 'infinity'),"
 				   " pg_catalog.count(*) FILTER (WHERE %s OPERATOR(pg_catalog.=) %d)"
-				   " FROM (SELECT %s, %s AS e, %s.now() AS n FROM %s) AS d",
+				   " FROM (SELECT %s, %s AS e, %s.now() AS n FROM %s WHERE %s) AS d",
 				   TTL_DOCS_TTL_COLUMN, TTL_INVALID, TTL_DOCS_TTL_COLUMN,
-				   expires, TTL_DOCS_SCHEMA, table);
+				   expires, TTL_DOCS_SCHEMA, table, live);
 	SPI_connect();
 	if (SPI_execute(sql, true, 1) != SPI_OK_SELECT || SPI_processed != 1)
 		elog(ERROR, "could not preview %s", table);
@@ -260,16 +267,16 @@ preview_counts(const char *table, const char *expires, Datum *counts)
 
 /* Names a few that would expire now, as text[]. */
 static Datum
-preview_examples(Relation rel, const char *expires)
+preview_examples(Relation rel, const char *live, const char *expires)
 {
 	char	   *sql;
 	bool		isnull;
 	Datum		examples;
 
 	sql = psprintf("SELECT ARRAY(SELECT %s FROM %s"
-				   " WHERE %s OPERATOR(pg_catalog.<=) %s.now() LIMIT %d)",
+				   " WHERE %s AND %s OPERATOR(pg_catalog.<=) %s.now() LIMIT %d)",
 				   document_name_expression(rel),
-				   ttl_docs_quoted_name(RelationGetRelid(rel)), expires,
+				   ttl_docs_quoted_name(RelationGetRelid(rel)), live, expires,
 				   TTL_DOCS_SCHEMA, PREVIEW_EXAMPLES);
 	SPI_connect();
 	if (SPI_execute(sql, true, 1) != SPI_OK_SELECT || SPI_processed != 1)

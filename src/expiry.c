@@ -49,7 +49,8 @@ ttl_docs_due(TimestampTz ts, int32 ttl)
 	TimestampTz due;
 
 	if (ttl <= 0 || TIMESTAMP_NOT_FINITE(ts) ||
-		pg_add_s64_overflow(ts, (int64) ttl * USECS_PER_SEC, &due))
+		pg_add_s64_overflow(ts, (int64) ttl * USECS_PER_SEC, &due) ||
+		!IS_VALID_TIMESTAMP(due))
 		return DT_NOEND;
 	return due;
 }

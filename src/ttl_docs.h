@@ -163,7 +163,7 @@ extern void ttl_docs_label_init(void);
 extern bool ttl_docs_read_label(Oid relid, CollectionSettings *settings);
 extern void ttl_docs_write_label(Oid relid, const CollectionSettings *settings);
 extern void ttl_docs_remove_label(Oid relid);
-extern void ttl_docs_remove_all_labels(void);
+extern int	ttl_docs_remove_all_labels(void);
 extern void ttl_docs_invalidate_tree(Oid relid);
 extern const char *ttl_docs_indexing_name(IndexingMode indexing);
 extern IndexingMode ttl_docs_parse_indexing(const char *name);

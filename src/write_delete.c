@@ -42,6 +42,7 @@ static CommandId command_id(void);
 static DeleteResult lock_expired(Relation rel, const Collection *collection,
 								 ItemPointer tid);
 static DeleteResult delete_purging(Relation rel, ItemPointer tid);
+static void tell_context(void *arg);
 static DeleteResult delete_row(Relation rel, ItemPointer tid);
 
 /*
@@ -130,12 +131,21 @@ lock_expired(Relation rel, const Collection *collection, ItemPointer tid)
 	return result;
 }
 
-/* Deletes a row that we have locked; the flag goes down on error too. */
+/*
+ * Deletes a row that we have locked; the flag goes down on error too.  Errors
+ * of triggers and foreign keys say what they come from: the user did not ask
+ * for a delete.
+ */
 static DeleteResult
 delete_purging(Relation rel, ItemPointer tid)
 {
 	volatile DeleteResult result = DELETE_REFUSED;
+	ErrorContextCallback context;
 
+	context.callback = tell_context;
+	context.arg = RelationGetRelationName(rel);
+	context.previous = error_context_stack;
+	error_context_stack = &context;
 	purging_depth++;
 	PG_TRY();
 	{
@@ -146,7 +156,14 @@ delete_purging(Relation rel, ItemPointer tid)
 		purging_depth--;
 	}
 	PG_END_TRY();
+	error_context_stack = context.previous;
 	return result;
+}
+
+static void
+tell_context(void *arg)
+{
+	errcontext("deletion of an expired document of \"%s\"", (char *) arg);
 }
 
 /* The delete itself, with row triggers and foreign key actions. */

@@ -218,7 +218,8 @@ too_late(Relation rel)
 	if (IsolationUsesXactSnapshot())
 		ereport(ERROR,
 				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-				 errmsg("could not serialize access due to a document that expired meanwhile")));
+				 errmsg("could not serialize access due to a document that expired meanwhile"),
+				 errhint("The transaction might succeed if retried.")));
 	if (is_arm_of_upsert(RelationGetRelid(rel)))
 		ttl_docs_report_expired_upsert();
 	return NULL;

@@ -1,4 +1,4 @@
--- The demo of ttl_docs: documents that vanish while you watch.  Run by demo.sh.
+-- The demo of ttl_docs: documents that vanish while you watch.
 
 CREATE EXTENSION ttl_docs;
 

@@ -2,7 +2,7 @@
 # Runs all tests of ttl_docs against a PostgreSQL of its own, and counts them.
 #
 #	test/run.sh                        everything ("make test")
-#	TESTS="keys purge_race" test/run.sh   only these; TAP files also without their number
+#	TESTS="keys key_race" test/run.sh   only these; TAP files also without their number
 #	PG_CONFIG=/path/to/pg_config ...   on that PostgreSQL
 #
 # Three kinds, and each file is one test: test/sql/*.sql (pg_regress), test/specs/*.spec
