@@ -18,7 +18,8 @@
  *   command (EXECUTE, COPY) has one before it plans, and waits for locks; so it
  *   is in the list with its snapshot, like a query.  And the one of a
  *   REPEATABLE READ transaction is as old as the first statement that needed
- *   one, which may have waited for locks; so the instant is when that statement
+ *   one, which may have waited for locks, or was only analyzed and executed
+ *   later, or failed in a savepoint; so the instant is when that statement
  *   arrived, or the last moment since that is known to be before the snapshot:
  *   a utility command began, such as BEGIN, or the transaction before ended, as
  *   in the loop of a procedure;
@@ -57,6 +58,8 @@
 #include "catalog/pg_type.h"
 #include "executor/executor.h"
 #include "miscadmin.h"
+#include "parser/analyze.h"
+#include "replication/walsender.h"
 #include "tcop/utility.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
@@ -84,6 +87,7 @@ static TimestampTz transaction_instant;
 static TimestampTz last_boundary = DT_NOBEGIN;
 
 static ProcessUtility_hook_type next_ProcessUtility_hook = NULL;
+static post_parse_analyze_hook_type next_post_parse_analyze_hook = NULL;
 static ExecutorStart_hook_type next_ExecutorStart_hook = NULL;
 static ExecutorRun_hook_type next_ExecutorRun_hook = NULL;
 static ExecutorFinish_hook_type next_ExecutorFinish_hook = NULL;
@@ -94,6 +98,10 @@ static void instant_ProcessUtility(PlannedStmt *pstmt, const char *queryString,
 								   DestReceiver *dest, QueryCompletion *qc);
 static bool copies_snapshot(const PlannedStmt *utility);
 static bool is_copy(Snapshot a, Snapshot b);
+static void note_analysis(ParseState *pstate, Query *query, JumbleState *jstate);
+static void note_failed_statement(SubXactEvent event, SubTransactionId mySubid,
+								  SubTransactionId parentSubid, void *arg);
+static void note_transaction_snapshot(void);
 static void instant_ExecutorStart(QueryDesc *queryDesc, int eflags);
 static void instant_ExecutorRun(COMPAT_RUN_PARAMS);
 static void instant_ExecutorFinish(QueryDesc *queryDesc);
@@ -118,6 +126,9 @@ ttl_docs_instant_init(void)
 	ExecutorRun_hook = instant_ExecutorRun;
 	next_ExecutorFinish_hook = ExecutorFinish_hook;
 	ExecutorFinish_hook = instant_ExecutorFinish;
+	next_post_parse_analyze_hook = post_parse_analyze_hook;
+	post_parse_analyze_hook = note_analysis;
+	RegisterSubXactCallback(note_failed_statement, NULL);
 	RegisterXactCallback(forget_transaction, NULL);
 }
 
@@ -177,7 +188,9 @@ instant_ProcessUtility(PlannedStmt *pstmt, const char *queryString,
 {
 	LiveQuery	utility = {0};
 
-	last_boundary = GetCurrentTimestamp();
+	/* a walsender may have been given a snapshot by its last command */
+	if (!am_walsender)
+		last_boundary = GetCurrentTimestamp();
 	if (ActiveSnapshotSet())
 	{
 		utility.snapshot = GetActiveSnapshot();
@@ -185,6 +198,7 @@ instant_ProcessUtility(PlannedStmt *pstmt, const char *queryString,
 		utility.instant = IsolationUsesXactSnapshot() ?
 			instant_of_transaction() : instant_of_snapshot(utility.snapshot);
 	}
+	last_boundary = GetCurrentTimestamp();
 	utility.next = live_queries;
 	live_queries = &utility;
 	PG_TRY();
@@ -231,6 +245,31 @@ is_copy(Snapshot a, Snapshot b)
 		a->snapXactCompletionCount == b->snapXactCompletionCount;
 }
 
+/* A statement that is only prepared can take the transaction's snapshot, */
+static void
+note_analysis(ParseState *pstate, Query *query, JumbleState *jstate)
+{
+	if (next_post_parse_analyze_hook)
+		next_post_parse_analyze_hook(pstate, query, jstate);
+	note_transaction_snapshot();
+}
+
+/* and so can one that fails before it is a query. */
+static void
+note_failed_statement(SubXactEvent event, SubTransactionId mySubid,
+					  SubTransactionId parentSubid, void *arg)
+{
+	if (event == SUBXACT_EVENT_ABORT_SUB)
+		note_transaction_snapshot();
+}
+
+static void
+note_transaction_snapshot(void)
+{
+	if (IsolationUsesXactSnapshot() && FirstSnapshotSet)
+		(void) instant_of_transaction();
+}
+
 static void
 instant_ExecutorStart(QueryDesc *queryDesc, int eflags)
 {
@@ -239,8 +278,8 @@ instant_ExecutorStart(QueryDesc *queryDesc, int eflags)
 
 	starting.snapshot = queryDesc->snapshot;
 	starting.stmt = queryDesc->plannedstmt;
-	starting.validates_foreign_key = ttl_docs_validating_foreign_key() &&
-		running_query == NULL && (eflags & EXEC_FLAG_SKIP_TRIGGERS) != 0;
+	starting.validates_foreign_key = ttl_docs_alter_table_runs() &&
+		(eflags & EXEC_FLAG_SKIP_TRIGGERS) != 0;
 	choose_instant(&starting, eflags);
 	starting.next = live_queries;
 	live_queries = &starting;
@@ -329,6 +368,8 @@ choose_instant(LiveQuery *query, int eflags)
 	query->foreign_key_check = InNoForceRLSOperation() &&
 		(eflags & EXEC_FLAG_SKIP_TRIGGERS) != 0 &&
 		query->stmt->commandType == CMD_SELECT && query->stmt->rowMarks != NIL;
+	query->needs_all_rows = query->foreign_key_check &&
+		IsA(query->stmt->planTree, Agg);
 	if (query->foreign_key_check)
 		query->instant = ttl_docs_clock();
 	else if (!IsolationUsesXactSnapshot())
@@ -348,7 +389,8 @@ instant_of_transaction(void)
 		return ttl_docs_clock();
 	/* one that waits for a safe snapshot has it only now */
 	transaction_instant = XactDeferrable && XactReadOnly ? ttl_docs_clock() :
-		ttl_docs_shifted(Max(GetCurrentStatementStartTimestamp(), last_boundary));
+		ttl_docs_shifted(am_walsender ? last_boundary :
+						 Max(GetCurrentStatementStartTimestamp(), last_boundary));
 	transaction_instant_is_set = true;
 	return transaction_instant;
 }

@@ -77,7 +77,7 @@ typedef struct PlanWalk
 } PlanWalk;
 
 static planner_hook_type next_planner_hook = NULL;
-static bool validating_foreign_key = false;
+static ForeignKeyValidation validation = {false, NULL};
 
 static PlannedStmt *plan_query(Query *parse, const char *query_string,
 							   int cursorOptions, ParamListInfo boundParams);
@@ -105,17 +105,37 @@ ttl_docs_plan_init(void)
 	planner_hook = plan_query;
 }
 
-/* The guard says when ALTER TABLE may check a foreign key. */
-void
-ttl_docs_set_validating_foreign_key(bool validating)
+/*
+ * The guard says whether a command that begins may validate a foreign key.
+ * Returns what was so far, to be restored when the command is through.
+ */
+ForeignKeyValidation
+ttl_docs_begin_validation(bool possible)
 {
-	validating_foreign_key = validating;
+	ForeignKeyValidation outer = validation;
+
+	validation.possible = possible;
+	validation.running = ttl_docs_running_query();
+	return outer;
+}
+
+void
+ttl_docs_end_validation(ForeignKeyValidation outer)
+{
+	validation = outer;
 }
 
 bool
-ttl_docs_validating_foreign_key(void)
+ttl_docs_may_validate(void)
 {
-	return validating_foreign_key;
+	return validation.possible;
+}
+
+/* Is ALTER TABLE itself at work, and not a query that it runs? */
+bool
+ttl_docs_alter_table_runs(void)
+{
+	return validation.possible && ttl_docs_running_query() == validation.running;
 }
 
 static PlannedStmt *
@@ -127,7 +147,7 @@ plan_query(Query *parse, const char *query_string, int cursorOptions,
 	ListCell   *lc;
 
 	/* the planner scribbles on its input */
-	walk.validates_foreign_key = validating_foreign_key &&
+	walk.validates_foreign_key = validation.possible &&
 		is_foreign_key_query(parse);
 	if (next_planner_hook)
 		stmt = next_planner_hook(parse, query_string, cursorOptions, boundParams);

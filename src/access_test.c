@@ -100,8 +100,14 @@ test_row(FunctionCallInfo fcinfo, bool is_parent)
 		PG_RETURN_BOOL(false);
 
 	if (state->foreign_key_check != NULL)
-		state->foreign_key_check->checked_due =
-			ttl_docs_expires_at(&state->settings, ts, inherits, ttl);
+	{
+		LiveQuery  *check = state->foreign_key_check;
+		TimestampTz due = ttl_docs_expires_at(&state->settings, ts, inherits, ttl);
+
+		/* of several versions the last counts, of several rows each */
+		check->checked_due = check->needs_all_rows ?
+			Min(check->checked_due, due) : due;
+	}
 	PG_RETURN_BOOL(true);
 }
 

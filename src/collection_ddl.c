@@ -172,7 +172,7 @@ ttl_docs_release(PG_FUNCTION_ARGS)
 	table_close(rel, NoLock);
 
 	delete_expired_documents(relid);
-	ttl_docs_remove_label(relid);
+	ttl_docs_write_label(relid, NULL);
 	table = ttl_docs_quoted_name(relid);
 	ttl_docs_drop_trigger(relid);
 	ttl_docs_run("ALTER TABLE %s DROP COLUMN %s, DROP COLUMN %s, DROP COLUMN %s",

@@ -36,6 +36,7 @@
 #include "catalog/pg_inherits.h"
 #include "catalog/pg_trigger.h"
 #include "commands/extension.h"
+#include "miscadmin.h"
 #include "tcop/utility.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
@@ -50,6 +51,7 @@
 typedef struct Notebook
 {
 	List	   *notes;
+	Oid			attached;		/* a collection about to be a partition */
 } Notebook;
 
 static Notebook *notebook = NULL;
@@ -70,6 +72,7 @@ static void guard_ProcessUtility(PlannedStmt *pstmt, const char *queryString,
 								 DestReceiver *dest, QueryCompletion *qc);
 static bool is_ddl(Node *parsetree);
 static bool validates_foreign_key(Node *parsetree);
+static bool is_foreign_key(Node *constraint);
 static void check_drop_index_concurrently(Node *parsetree);
 
 void
@@ -196,14 +199,34 @@ note_constraint(Oid constraint)
 	ReleaseSysCache(tuple);
 }
 
-/* A table becomes a child of another, or no longer is one. */
+/*
+ * A table becomes a child of another, or no longer is one.  Where that makes it
+ * a collection by itself, or no longer one, the label changes with the link:
+ * event triggers run before the review, and must not see what has expired.  It
+ * takes effect with core's own change, at its next command counter increment.
+ */
 static void
 note_link(Oid child, Oid parent)
 {
 	Note	   *note = add_note(NOTE_LINK_CHANGED, child);
+	Collection	before;
 
 	note->other = parent;
 	note->parent_is_collection = ttl_docs_collection(parent, &note->parent);
+	if (!note->parent_is_collection)
+		return;
+	if (child == notebook->attached)
+		ttl_docs_set_label(child, NULL);
+	/* as long as it is a partition to us, the link is going */
+	else if (ttl_docs_collection(child, &before) && !ttl_docs_has_own_label(child) &&
+			 get_rel_relkind(child) != RELKIND_FOREIGN_TABLE)
+	{
+		/* a label that was restored is still one, and holds the purge */
+		if (before.settings.origin_database == MyDatabaseId &&
+			before.settings.origin_relation == before.root)
+			before.settings.origin_relation = child;
+		ttl_docs_set_label(child, &before.settings);
+	}
 }
 
 static Note *
@@ -229,34 +252,35 @@ guard_ProcessUtility(PlannedStmt *pstmt, const char *queryString,
 	ProcessUtility_hook_type next = next_ProcessUtility_hook ?
 		next_ProcessUtility_hook : standard_ProcessUtility;
 	Node	   *parsetree = pstmt->utilityStmt;
-	Notebook	book = {NIL};
+	Notebook	book = {NIL, InvalidOid};
 	Notebook   *outer = notebook;
-	bool		outer_validating = ttl_docs_validating_foreign_key();
+	ForeignKeyValidation outer_validation;
 
-	if (context == PROCESS_UTILITY_SUBCOMMAND || !is_ddl(parsetree))
+	if (context == PROCESS_UTILITY_SUBCOMMAND ||
+		(!is_ddl(parsetree) && !ttl_docs_may_validate()))
 	{
 		next(pstmt, queryString, readOnlyTree, context, params, queryEnv, dest, qc);
 		return;
 	}
 
 	check_drop_index_concurrently(parsetree);
-	ttl_docs_prepare_attach(parsetree);
+	book.attached = ttl_docs_prepare_attach(parsetree);
 	/* core may scribble on the tree, and the review reads it */
 	if (IsA(parsetree, AlterTableStmt))
 		parsetree = copyObject(parsetree);
 
 	notebook = &book;
-	ttl_docs_set_validating_foreign_key(validates_foreign_key(parsetree));
+	outer_validation = ttl_docs_begin_validation(validates_foreign_key(parsetree));
 	PG_TRY();
 	{
 		next(pstmt, queryString, readOnlyTree, context, params, queryEnv, dest, qc);
-		ttl_docs_set_validating_foreign_key(false);
+		(void) ttl_docs_begin_validation(false);
 		ttl_docs_review(book.notes, parsetree);
 	}
 	PG_FINALLY();
 	{
 		notebook = outer;
-		ttl_docs_set_validating_foreign_key(outer_validating);
+		ttl_docs_end_validation(outer_validation);
 		list_free_deep(book.notes);
 	}
 	PG_END_TRY();
@@ -305,6 +329,7 @@ static bool
 validates_foreign_key(Node *parsetree)
 {
 	ListCell   *lc;
+	ListCell   *column_lc;
 
 	if (!IsA(parsetree, AlterTableStmt))
 		return false;
@@ -315,10 +340,16 @@ validates_foreign_key(Node *parsetree)
 		switch (cmd->subtype)
 		{
 			case AT_AddConstraint:
+				if (is_foreign_key(cmd->def))
+					return true;
+				break;
 			case AT_AddColumn:
+				foreach(column_lc, castNode(ColumnDef, cmd->def)->constraints)
+					if (is_foreign_key(lfirst(column_lc)))
+						return true;
+				break;
 			case AT_ValidateConstraint:
-			case AT_AlterConstraint:
-			case AT_AlterColumnType:
+			case AT_AlterColumnType:	/* makes foreign keys of it anew */
 			case AT_AttachPartition:
 				return true;
 			default:
@@ -326,6 +357,13 @@ validates_foreign_key(Node *parsetree)
 		}
 	}
 	return false;
+}
+
+static bool
+is_foreign_key(Node *constraint)
+{
+	return IsA(constraint, Constraint) &&
+		((Constraint *) constraint)->contype == CONSTR_FOREIGN;
 }
 
 /* That one commits in between: too late to refuse it at its end. */

@@ -36,6 +36,6 @@ typedef struct Note
 } Note;
 
 extern void ttl_docs_review(List *notes, Node *parsetree);
-extern void ttl_docs_prepare_attach(Node *parsetree);
+extern Oid	ttl_docs_prepare_attach(Node *parsetree);
 
 #endif							/* TTL_DOCS_COLLECTION_GUARD_H */

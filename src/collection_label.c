@@ -130,29 +130,26 @@ ttl_docs_read_label(Oid relid, CollectionSettings *settings)
 }
 
 /*
- * Writes the label of that table and makes it take effect.  The caller has
- * checked rights, and holds a lock on the table and its partitions.
+ * Writes the label of that table, or removes it (NULL), with effect from the
+ * next command on.  The caller has checked rights, and holds a lock on the
+ * table and its partitions.
  */
+void
+ttl_docs_set_label(Oid relid, const CollectionSettings *settings)
+{
+	ObjectAddress address;
+
+	ObjectAddressSet(address, RelationRelationId, relid);
+	SetSecurityLabel(&address, TTL_DOCS_PROVIDER,
+					 settings != NULL ? print_label(settings) : NULL);
+	ttl_docs_invalidate_tree(relid);
+}
+
+/* The same, with effect at once. */
 void
 ttl_docs_write_label(Oid relid, const CollectionSettings *settings)
 {
-	ObjectAddress address;
-
-	ObjectAddressSet(address, RelationRelationId, relid);
-	SetSecurityLabel(&address, TTL_DOCS_PROVIDER, print_label(settings));
-	ttl_docs_invalidate_tree(relid);
-	CommandCounterIncrement();
-}
-
-/* The same for a table that is no longer a collection. */
-void
-ttl_docs_remove_label(Oid relid)
-{
-	ObjectAddress address;
-
-	ObjectAddressSet(address, RelationRelationId, relid);
-	SetSecurityLabel(&address, TTL_DOCS_PROVIDER, NULL);
-	ttl_docs_invalidate_tree(relid);
+	ttl_docs_set_label(relid, settings);
 	CommandCounterIncrement();
 }
 

@@ -10,8 +10,8 @@
  * The rows are rewritten here and not by an UPDATE.  To the user no document
  * changes, so no trigger, rule, policy or constraint has a say in it; and
  * neither may their code run in a command that would otherwise run none of it.
- * What does run are index expressions, as the owner of the table and in a
- * restricted context, as when core builds an index.
+ * What does run are index expressions and generated columns, as the owner of
+ * the table and in a restricted context, as when core builds an index.
  *
  * The caller holds ACCESS EXCLUSIVE, so rows do not change underneath.
  *
@@ -23,7 +23,9 @@
 #include "access/table.h"
 #include "access/tableam.h"
 #include "access/xact.h"
+#include "commands/trigger.h"
 #include "executor/executor.h"
+#include "executor/nodeModifyTable.h"
 #include "miscadmin.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
@@ -67,6 +69,8 @@ ttl_docs_mend_derived(Oid relid, const Collection *collection)
 static void
 mend_rows(Relation rel, const Collection *collection)
 {
+	bool		in_use = rel->rd_refcnt > 1 ||
+		AfterTriggerPendingOnRel(RelationGetRelid(rel));
 	EState	   *estate = CreateExecutorState();
 	ResultRelInfo *relinfo = makeNode(ResultRelInfo);
 	TupleTableSlot *slot = table_slot_create(rel, NULL);
@@ -83,6 +87,13 @@ mend_rows(Relation rel, const Collection *collection)
 		CHECK_FOR_INTERRUPTS();
 		MemoryContextSwitchTo(GetPerTupleMemoryContext(estate));
 		tuple = mended(rel, collection, ExecCopySlotHeapTuple(slot));
+		/* rows that a trigger or a cursor still waits for must not move */
+		if (tuple != NULL && in_use)
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_IN_USE),
+					 errmsg("cannot compute the system columns of \"%s\" because this session still uses it",
+							RelationGetRelationName(rel)),
+					 errhint("Close cursors on it, and let the checks that wait for the end of the transaction come first: COMMIT, or SET CONSTRAINTS ALL IMMEDIATE.")));
 		if (tuple != NULL)
 			replace_row(relinfo, estate, snapshot, &slot->tts_tid, tuple);
 		MemoryContextSwitchTo(caller);
@@ -141,6 +152,9 @@ replace_row(ResultRelInfo *relinfo, EState *estate, Snapshot snapshot,
 	compat_UpdateIndexes update_indexes;
 
 	ExecStoreHeapTuple(tuple, slot, false);
+	if (RelationGetDescr(rel)->constr != NULL &&
+		RelationGetDescr(rel)->constr->has_generated_stored)
+		ExecComputeStoredGenerated(relinfo, estate, slot, CMD_INSERT);
 	simple_table_tuple_update(rel, tid, slot, snapshot, &update_indexes);
 	if (relinfo->ri_NumIndices > 0 && compat_any_index(update_indexes))
 		list_free(compat_ExecInsertIndexTuples(relinfo, slot, estate,

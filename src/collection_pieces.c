@@ -22,7 +22,9 @@
 #include "access/htup_details.h"
 #include "access/relation.h"
 #include "access/table.h"
+#include "access/xact.h"
 #include "catalog/catalog.h"
+#include "catalog/dependency.h"
 #include "catalog/index.h"
 #include "catalog/partition.h"
 #include "catalog/pg_am.h"
@@ -34,6 +36,7 @@
 #include "commands/trigger.h"
 #include "executor/spi.h"
 #include "miscadmin.h"
+#include "nodes/makefuncs.h"
 #include "parser/parse_func.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
@@ -312,12 +315,18 @@ ttl_docs_trigger_function(void)
 						  0, NULL, true);
 }
 
+/* Drops it, and its copies in partitions, without event triggers either. */
 void
 ttl_docs_drop_trigger(Oid relid)
 {
-	if (OidIsValid(get_trigger_oid(relid, TTL_DOCS_TRIGGER, true)))
-		ttl_docs_run("DROP TRIGGER %s ON %s", TTL_DOCS_TRIGGER,
-					 ttl_docs_quoted_name(relid));
+	Oid			trigger = get_trigger_oid(relid, TTL_DOCS_TRIGGER, true);
+	ObjectAddress address;
+
+	if (!OidIsValid(trigger))
+		return;
+	ObjectAddressSet(address, TriggerRelationId, trigger);
+	performDeletion(&address, DROP_RESTRICT, 0);
+	CommandCounterIncrement();
 }
 
 /* A table's name for use in SQL: qualified and quoted. */
@@ -357,20 +366,33 @@ ttl_docs_run(const char *format,...)
 
 /*
  * Makes our trigger, unless the table has it.  ALWAYS: keys are freed for
- * replicated rows too.
+ * replicated rows too.  Not by CREATE TRIGGER: that would run event triggers,
+ * and a partition's trigger is made in the name of its owner.
  */
 void
 ttl_docs_create_trigger(Oid relid)
 {
-	char	   *table = ttl_docs_quoted_name(relid);
+	CreateTrigStmt *stmt;
 
-	if (!ttl_docs_has_trigger(relid))
-		ttl_docs_run("CREATE TRIGGER %s BEFORE INSERT OR UPDATE OR DELETE ON %s"
-					 " FOR EACH ROW EXECUTE FUNCTION %s.%s()",
-					 TTL_DOCS_TRIGGER, table,
-					 TTL_DOCS_SCHEMA, TTL_DOCS_TRIGGER_FUNCTION);
-	ttl_docs_run("ALTER TABLE %s ENABLE ALWAYS TRIGGER %s",
-				 table, TTL_DOCS_TRIGGER);
+	if (ttl_docs_has_trigger(relid))
+	{
+		ttl_docs_run("ALTER TABLE %s ENABLE ALWAYS TRIGGER %s",
+					 ttl_docs_quoted_name(relid), TTL_DOCS_TRIGGER);
+		return;
+	}
+	stmt = makeNode(CreateTrigStmt);
+	stmt->trigname = TTL_DOCS_TRIGGER;
+	stmt->relation = makeRangeVar(get_namespace_name(get_rel_namespace(relid)),
+								  get_rel_name(relid), -1);
+	stmt->funcname = list_make2(makeString(TTL_DOCS_SCHEMA),
+								makeString(TTL_DOCS_TRIGGER_FUNCTION));
+	stmt->row = true;
+	stmt->timing = TRIGGER_TYPE_BEFORE;
+	stmt->events = TRIGGER_TYPE_INSERT | TRIGGER_TYPE_UPDATE | TRIGGER_TYPE_DELETE;
+	CreateTriggerFiringOn(stmt, NULL, relid, InvalidOid, InvalidOid, InvalidOid,
+						  InvalidOid, InvalidOid, NULL, false, false,
+						  TRIGGER_FIRES_ALWAYS);
+	CommandCounterIncrement();
 }
 
 /* Builds the purge index of that mode, unless the table has it. */

@@ -35,6 +35,7 @@
 #include "commands/trigger.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
+#include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
@@ -47,7 +48,9 @@ static void review_note(Note *note, Node *parsetree);
 static void review_dropped_extension(void);
 static void review_link(Note *note);
 static void review_new_partition(Oid relid, const Collection *collection);
-static void review_detached_partition(Oid relid, const Collection *parent);
+static void review_detached_partition(Oid relid);
+static void require_dead_there_too(Oid child, const CollectionSettings *settings,
+								   Oid root, const CollectionSettings *into);
 static void review_column(Note *note, Node *parsetree);
 static void follow_rename(Note *note, Collection *collection);
 static bool changes_type(Node *parsetree, const char *column);
@@ -136,8 +139,8 @@ review_link(Note *note)
 
 	if (!has_superclass(note->relid))
 	{
-		if (note->parent_is_collection && !child_is_collection)
-			review_detached_partition(note->relid, &note->parent);
+		if (note->parent_is_collection && child_is_collection)
+			review_detached_partition(note->relid);
 		return;
 	}
 	if (is_partition && !ttl_docs_has_own_label(note->relid))
@@ -197,91 +200,93 @@ review_new_partition(Oid relid, const Collection *collection)
 }
 
 /*
- * Core took our trigger away with the link; the indexes stayed.  The partition
- * may have another owner than the table it was detached from, and the trigger
- * is made in their name.
+ * Core took our trigger away with the link; the indexes stayed, and the label
+ * came when the link went.  The partition may have another owner than the table
+ * it was detached from; the trigger is made in their name, by which no code of
+ * anybody runs.
  */
 static void
-review_detached_partition(Oid relid, const Collection *parent)
+review_detached_partition(Oid relid)
 {
-	CollectionSettings settings = parent->settings;
-	Relation	rel;
+	Relation	rel = try_table_open(relid, ShareRowExclusiveLock);
 	Oid			user;
 	int			sec_context;
 
-	rel = try_table_open(relid, ShareRowExclusiveLock);
-	if (rel == NULL || rel->rd_rel->relkind == RELKIND_FOREIGN_TABLE)
-	{
-		if (rel != NULL)
-			table_close(rel, NoLock);
+	if (rel == NULL)
 		return;
-	}
 	GetUserIdAndSecContext(&user, &sec_context);
 	SetUserIdAndSecContext(rel->rd_rel->relowner,
-						   sec_context | SECURITY_LOCAL_USERID_CHANGE);
-	table_close(rel, NoLock);
-	ttl_docs_create_trigger(relid);
+						   sec_context | SECURITY_RESTRICTED_OPERATION);
+	if (!ttl_docs_has_trigger(relid))
+		ttl_docs_create_trigger(relid);
 	SetUserIdAndSecContext(user, sec_context);
-
-	/* a label that was restored is still one, and holds the purge */
-	if (settings.origin_database == MyDatabaseId &&
-		settings.origin_relation == parent->root)
-		settings.origin_relation = relid;
-	ttl_docs_write_label(relid, &settings);
+	table_close(rel, NoLock);
 }
 
 /*
  * Before ATTACH PARTITION: a collection that becomes part of another one gives
- * up its label and its trigger, for which core would have no room.  What is
- * dead in it has to be dead there.
+ * up its trigger, which core will make, and its label when the link is there.
+ * What is dead in it has to be dead there.  Returns its OID.
  */
-void
+Oid
 ttl_docs_prepare_attach(Node *parsetree)
 {
 	AlterTableStmt *stmt = (AlterTableStmt *) parsetree;
-	ListCell   *lc;
+	AlterTableCmd *cmd;
+	Oid			parent;
+	Oid			child;
+	Collection	into;
+	Collection	collection;
 
-	if (!IsA(parsetree, AlterTableStmt))
-		return;
-	foreach(lc, stmt->cmds)
-	{
-		AlterTableCmd *cmd = lfirst_node(AlterTableCmd, lc);
-		Oid			parent;
-		Oid			child;
-		Collection	into;
-		Collection	collection;
-		ExpiryBounds bounds;
-		ExpiryBounds into_bounds;
-		TimestampTz clock;
+	/* ATTACH PARTITION stands alone in its command */
+	if (!IsA(parsetree, AlterTableStmt) || list_length(stmt->cmds) != 1)
+		return InvalidOid;
+	cmd = linitial_node(AlterTableCmd, stmt->cmds);
+	if (cmd->subtype != AT_AttachPartition)
+		return InvalidOid;
+	parent = RangeVarGetRelid(stmt->relation, NoLock, true);
+	child = RangeVarGetRelid(((PartitionCmd *) cmd->def)->name, NoLock, true);
+	/* who may not do it does not get a lock, but an error of core's */
+	if (!OidIsValid(parent) || !OidIsValid(child) ||
+		!ttl_docs_has_own_label(child) || !ttl_docs_collection(parent, &into) ||
+		!compat_table_ownercheck(parent, GetUserId()) ||
+		!compat_table_ownercheck(child, GetUserId()))
+		return InvalidOid;
 
-		if (cmd->subtype != AT_AttachPartition)
-			continue;
-		parent = RangeVarGetRelid(stmt->relation, NoLock, true);
-		child = RangeVarGetRelid(((PartitionCmd *) cmd->def)->name, NoLock, true);
-		if (!OidIsValid(child) || !ttl_docs_has_own_label(child) ||
-			!ttl_docs_collection(parent, &into))
-			continue;
-		/* keeps its settings as they are, as ATTACH itself would */
-		LockRelationOid(into.root, ShareUpdateExclusiveLock);
-		table_close(ttl_docs_open_collection(child, AccessExclusiveLock, &collection),
-					NoLock);
-		if (!ttl_docs_collection(parent, &into))
-			continue;
+	/* keeps the settings as they are, as ATTACH itself does */
+	LockRelationOid(into.root, ShareUpdateExclusiveLock);
+	table_close(ttl_docs_open_collection(child, AccessExclusiveLock, &collection),
+				NoLock);
+	if (!ttl_docs_collection(parent, &into))
+		return InvalidOid;
+	require_dead_there_too(child, &collection.settings, into.root, &into.settings);
+	ttl_docs_drop_trigger(child);
+	return child;
+}
 
-		clock = ttl_docs_clock();
-		bounds = ttl_docs_bounds(&collection.settings, clock);
-		into_bounds = ttl_docs_bounds(&into.settings, clock);
-		if (bounds.written > into_bounds.written || bounds.due > into_bounds.due)
-			ereport(ERROR,
-					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-					 errmsg("cannot attach \"%s\": expired documents in it would be live in \"%s\"",
-							get_rel_name(child), get_rel_name(into.root)),
-					 errhint("Give \"%s\" a DefaultTTL that is not longer; or call ttl_docs.release() for \"%s\", which deletes them, and adopt() it again like \"%s\".",
-							 get_rel_name(into.root), get_rel_name(child),
-							 get_rel_name(into.root))));
-		ttl_docs_remove_label(child);
-		ttl_docs_drop_trigger(child);
-	}
+/* Would the documents that are dead in one collection be so in another? */
+static void
+require_dead_there_too(Oid child, const CollectionSettings *settings,
+					   Oid root, const CollectionSettings *into)
+{
+	TimestampTz clock = ttl_docs_clock();
+	ExpiryBounds bounds = ttl_docs_bounds(settings, clock);
+	ExpiryBounds into_bounds = ttl_docs_bounds(into, clock);
+
+	if (strcmp(NameStr(settings->doc_column), NameStr(into->doc_column)) != 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("cannot attach \"%s\": its documents are in \"%s\", those of \"%s\" in \"%s\"",
+						get_rel_name(child), NameStr(settings->doc_column),
+						get_rel_name(root), NameStr(into->doc_column))));
+	if (bounds.written > into_bounds.written || bounds.due > into_bounds.due)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("cannot attach \"%s\": expired documents in it would be live in \"%s\"",
+						get_rel_name(child), get_rel_name(root)),
+				 errhint("Give \"%s\" a DefaultTTL that is not longer; or call ttl_docs.release() for \"%s\", which deletes them, and adopt() it again like \"%s\".",
+						 get_rel_name(root), get_rel_name(child),
+						 get_rel_name(root))));
 }
 
 /* A column, or the constraints, of a collection changed. */

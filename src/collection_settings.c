@@ -4,8 +4,8 @@
  *		Reading and changing the settings of a collection.
  *
  * set_default_ttl writes a label and nothing else, whatever the size of the
- * table.  Before the setting changes, what has expired under the old one
- * becomes final (see the floors in expiry.c).
+ * table.  Before a change after which documents can live longer, what has
+ * expired under the old setting becomes final (see the floors in expiry.c).
  *
  * Locks.  Either change keeps writers out until it commits, so that no write
  * is judged by one setting and stamped under another.  A change after which a
@@ -100,7 +100,9 @@ ttl_docs_set_default_ttl(PG_FUNCTION_ARGS)
 									psprintf("%s OPERATOR(pg_catalog.=) " INT64_FORMAT,
 											 TTL_DOCS_SLOT_COLUMN, SLOT_INVALID));
 
-	ttl_docs_move_floors(&settings, ttl_docs_clock());
+	/* else the new bounds are beyond the old ones, and readers are at work */
+	if (lets_live_longer(&settings, on, default_ttl))
+		ttl_docs_move_floors(&settings, ttl_docs_clock());
 	settings.on = on;
 	settings.default_ttl = default_ttl;
 	ttl_docs_write_label(relid, &settings);

@@ -161,8 +161,8 @@ extern bool ttl_docs_nothing_due(const ExpiryBounds *bounds,
 /* collection_label.c */
 extern void ttl_docs_label_init(void);
 extern bool ttl_docs_read_label(Oid relid, CollectionSettings *settings);
+extern void ttl_docs_set_label(Oid relid, const CollectionSettings *settings);
 extern void ttl_docs_write_label(Oid relid, const CollectionSettings *settings);
-extern void ttl_docs_remove_label(Oid relid);
 extern int	ttl_docs_remove_all_labels(void);
 extern void ttl_docs_invalidate_tree(Oid relid);
 extern const char *ttl_docs_indexing_name(IndexingMode indexing);
@@ -212,8 +212,15 @@ extern void ttl_docs_guard_init(void);
 
 /* access_plan.c */
 extern void ttl_docs_plan_init(void);
-extern void ttl_docs_set_validating_foreign_key(bool validating);
-extern bool ttl_docs_validating_foreign_key(void);
+typedef struct ForeignKeyValidation
+{
+	bool		possible;
+	LiveQuery  *running;		/* the query, if any, that runs the command */
+} ForeignKeyValidation;
+extern ForeignKeyValidation ttl_docs_begin_validation(bool possible);
+extern void ttl_docs_end_validation(ForeignKeyValidation outer);
+extern bool ttl_docs_may_validate(void);
+extern bool ttl_docs_alter_table_runs(void);
 
 /* access_paths.c */
 extern void ttl_docs_paths_init(void);
@@ -228,6 +235,7 @@ struct LiveQuery
 	TimestampTz instant;
 	bool		foreign_key_check;	/* a query of core's RI triggers, judged
 									 * at the clock */
+	bool		needs_all_rows; /* such a query for a period of time */
 	bool		validates_foreign_key;	/* run by ALTER TABLE itself, to check the
 										 * rows that are there */
 	TimestampTz checked_due;	/* when the row that such a query found will

@@ -162,7 +162,10 @@ SELECT ttl_docs.set_default_ttl('finality', 60);
 SELECT ttl_docs.set_default_ttl('finality', 3600);
 SELECT f.written_floor = b.written_floor AS written, f.due_floor = b.due_floor AS due FROM floors AS f, before AS b;
 RESET ttl_docs.clock_offset;
+-- Lowering needs none: readers are at work, and theirs would move under them.
 SELECT ttl_docs.set_default_ttl('finality', 60);
+SELECT f.written_floor = b.written_floor AS written, f.due_floor = b.due_floor AS due FROM floors AS f, before AS b;
+SELECT ttl_docs.set_default_ttl('finality', 3600);
 SELECT f.written_floor > b.written_floor AS written, f.due_floor > b.due_floor AS due FROM floors AS f, before AS b;
 DROP TABLE before;
 DROP VIEW floors;

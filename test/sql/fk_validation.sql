@@ -1,0 +1,60 @@
+--
+-- Foreign keys are validated against the parents on disk, expired or not, so
+-- that a restore cannot fail on one; and nobody gets to use that for anything
+-- else, from whatever code ALTER TABLE runs.
+--
+CREATE TABLE parents (id int PRIMARY KEY, doc jsonb);
+CREATE TABLE children (id int PRIMARY KEY, parent int, doc jsonb);
+SELECT ttl_docs.adopt('parents', 60);
+SELECT ttl_docs.adopt('children', -1);
+INSERT INTO parents VALUES (1, '{}');
+-- a live child of an expired parent, and an expired one whose parent is gone
+INSERT INTO children VALUES (1, 1, '{}'), (2, 2, '{"ttl": 10}');
+SET ttl_docs.clock_offset = '1 h';
+
+ALTER TABLE children ADD CONSTRAINT fk FOREIGN KEY (parent) REFERENCES parents;
+ALTER TABLE children DROP CONSTRAINT fk;
+ALTER TABLE children ADD CONSTRAINT fk FOREIGN KEY (parent) REFERENCES parents NOT VALID;
+ALTER TABLE children VALIDATE CONSTRAINT fk;
+ALTER TABLE children DROP CONSTRAINT fk;
+-- the same from a function that a query calls
+CREATE FUNCTION add_fk() RETURNS void LANGUAGE plpgsql AS
+$$ BEGIN ALTER TABLE children ADD CONSTRAINT fk FOREIGN KEY (parent) REFERENCES parents; END $$;
+SELECT add_fk();
+-- a new child is another matter
+INSERT INTO children VALUES (3, 1, '{}');
+\echo :SQLSTATE
+-- and a live one without a parent is refused
+ALTER TABLE children DROP CONSTRAINT fk;
+INSERT INTO children VALUES (4, 4, '{}');
+SELECT add_fk();
+\echo :SQLSTATE
+DELETE FROM children WHERE id = 4;
+
+-- Functions that ALTER TABLE runs see nothing, also if their queries look like
+-- core's, and leave no plan behind that does.
+CREATE TABLE bait (i int);
+INSERT INTO bait VALUES (1);
+CREATE FUNCTION leak_pl(int) RETURNS boolean LANGUAGE plpgsql AS
+$$ BEGIN RAISE NOTICE 'shown: %', (SELECT count(*) FROM parents pk); RETURN true; END $$;
+CREATE FUNCTION leak_sql(int) RETURNS bigint LANGUAGE sql AS $$ SELECT count(*) FROM parents pk $$;
+CREATE FUNCTION leak_shape(int) RETURNS int LANGUAGE sql AS
+$$ SELECT fk.id FROM ONLY children fk LEFT OUTER JOIN ONLY parents pk ON (pk.id = fk.parent)
+   WHERE pk.id IS NULL AND fk.parent IS NOT NULL $$;
+ALTER TABLE bait ADD CHECK (leak_pl(i)), ADD CHECK (leak_sql(i) = 0),
+	ADD FOREIGN KEY (i) REFERENCES parents;
+SELECT leak_pl(1), leak_sql(1);
+ALTER TABLE bait ADD COLUMN found int DEFAULT leak_shape(1);
+SELECT found FROM bait;
+
+-- They cannot make a child of an expired parent either.
+ALTER TABLE children ADD CONSTRAINT fk FOREIGN KEY (parent) REFERENCES parents DEFERRABLE INITIALLY DEFERRED;
+CREATE FUNCTION sneak(int) RETURNS boolean LANGUAGE plpgsql AS
+$$ BEGIN INSERT INTO children VALUES (5, 1, '{}'); SET CONSTRAINTS ALL IMMEDIATE; RETURN true; END $$;
+ALTER TABLE bait ADD CHECK (sneak(i));
+\echo :SQLSTATE
+SELECT id FROM children ORDER BY id;
+
+RESET ttl_docs.clock_offset;
+DROP TABLE bait, children, parents;
+DROP FUNCTION add_fk, leak_pl, leak_sql, leak_shape, sneak;
