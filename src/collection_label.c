@@ -50,6 +50,7 @@
 #include "utils/lsyscache.h"
 #include "utils/numeric.h"
 #include "utils/rel.h"
+#include "utils/snapmgr.h"
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
 
@@ -138,11 +139,28 @@ void
 ttl_docs_set_label(Oid relid, const CollectionSettings *settings)
 {
 	ObjectAddress address;
+	bool		pushed = ttl_docs_push_snapshot();
 
 	ObjectAddressSet(address, RelationRelationId, relid);
 	SetSecurityLabel(&address, TTL_DOCS_PROVIDER,
 					 settings != NULL ? print_label(settings) : NULL);
 	ttl_docs_invalidate_tree(relid);
+	if (pushed)
+		PopActiveSnapshot();
+}
+
+/*
+ * Catalogs with a TOAST table want a snapshot to be written to.  Commands that
+ * commit in between, such as DETACH CONCURRENTLY, have none at their end.
+ * Returns true if the caller has to pop it.
+ */
+bool
+ttl_docs_push_snapshot(void)
+{
+	if (ActiveSnapshotSet())
+		return false;
+	PushActiveSnapshot(GetTransactionSnapshot());
+	return true;
 }
 
 /* The same, with effect at once. */

@@ -373,6 +373,7 @@ void
 ttl_docs_create_trigger(Oid relid)
 {
 	CreateTrigStmt *stmt;
+	bool		pushed;
 
 	if (ttl_docs_has_trigger(relid))
 	{
@@ -389,9 +390,12 @@ ttl_docs_create_trigger(Oid relid)
 	stmt->row = true;
 	stmt->timing = TRIGGER_TYPE_BEFORE;
 	stmt->events = TRIGGER_TYPE_INSERT | TRIGGER_TYPE_UPDATE | TRIGGER_TYPE_DELETE;
+	pushed = ttl_docs_push_snapshot();
 	CreateTriggerFiringOn(stmt, NULL, relid, InvalidOid, InvalidOid, InvalidOid,
 						  InvalidOid, InvalidOid, NULL, false, false,
 						  TRIGGER_FIRES_ALWAYS);
+	if (pushed)
+		PopActiveSnapshot();
 	CommandCounterIncrement();
 }
 

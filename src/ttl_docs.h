@@ -162,6 +162,7 @@ extern bool ttl_docs_nothing_due(const ExpiryBounds *bounds,
 extern void ttl_docs_label_init(void);
 extern bool ttl_docs_read_label(Oid relid, CollectionSettings *settings);
 extern void ttl_docs_set_label(Oid relid, const CollectionSettings *settings);
+extern bool ttl_docs_push_snapshot(void);
 extern void ttl_docs_write_label(Oid relid, const CollectionSettings *settings);
 extern int	ttl_docs_remove_all_labels(void);
 extern void ttl_docs_invalidate_tree(Oid relid);
