@@ -602,15 +602,8 @@ delete_expired_documents(Oid relid)
 		scan = table_beginscan(rel, snapshot, 0, NULL);
 		while (table_scan_getnextslot(scan, ForwardScanDirection, slot))
 		{
-			bool		ts_isnull;
-			bool		inherits;
-			Datum		ts = slot_getattr(slot, collection.ts, &ts_isnull);
-			Datum		ttl = slot_getattr(slot, collection.ttl, &inherits);
-
 			CHECK_FOR_INTERRUPTS();
-			if (ts_isnull ||
-				!ttl_docs_is_expired(&bounds, DatumGetTimestampTz(ts), inherits,
-									 inherits ? 0 : DatumGetInt32(ttl)))
+			if (!ttl_docs_row_is_expired(&bounds, &collection, slot))
 				continue;
 			if (ttl_docs_delete_expired(rel, &collection, &slot->tts_tid) == DELETE_REFUSED)
 				ereport(ERROR,

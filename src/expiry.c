@@ -35,6 +35,7 @@
 #include "postgres.h"
 
 #include "common/int.h"
+#include "executor/tuptable.h"
 #include "utils/timestamp.h"
 
 #include "ttl_docs.h"
@@ -81,6 +82,21 @@ ttl_docs_is_expired(const ExpiryBounds *bounds, TimestampTz ts,
 	if (inherits)
 		return ts <= bounds->written && !TIMESTAMP_NOT_FINITE(ts);
 	return ttl_docs_due(ts, ttl) <= bounds->due;
+}
+
+/* The same for a row of the collection. */
+bool
+ttl_docs_row_is_expired(const ExpiryBounds *bounds, const Collection *collection,
+						TupleTableSlot *row)
+{
+	bool		ts_isnull;
+	bool		inherits;
+	Datum		ts = slot_getattr(row, collection->ts, &ts_isnull);
+	Datum		ttl = slot_getattr(row, collection->ttl, &inherits);
+
+	return !ts_isnull &&
+		ttl_docs_is_expired(bounds, DatumGetTimestampTz(ts), inherits,
+							inherits ? 0 : DatumGetInt32(ttl));
 }
 
 /*

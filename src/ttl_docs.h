@@ -142,6 +142,9 @@ extern ExpiryBounds ttl_docs_bounds(const CollectionSettings *settings,
 									TimestampTz instant);
 extern bool ttl_docs_is_expired(const ExpiryBounds *bounds, TimestampTz ts,
 								bool inherits, int32 ttl);
+extern bool ttl_docs_row_is_expired(const ExpiryBounds *bounds,
+									const Collection *collection,
+									TupleTableSlot *row);
 extern TimestampTz ttl_docs_expires_at(const CollectionSettings *settings,
 									   TimestampTz ts, bool inherits, int32 ttl);
 extern void ttl_docs_move_floors(CollectionSettings *settings,

@@ -97,6 +97,7 @@ lock_expired(Relation rel, const Collection *collection, ItemPointer tid)
 	TupleTableSlot *slot = table_slot_create(rel, NULL);
 	DeleteResult result = DELETE_REFUSED;
 	TM_FailureData failure;
+	ExpiryBounds bounds;
 
 	PushActiveSnapshot(GetLatestSnapshot());
 	switch (table_tuple_lock(rel, tid, GetActiveSnapshot(), slot,
@@ -104,20 +105,10 @@ lock_expired(Relation rel, const Collection *collection, ItemPointer tid)
 							 LockWaitBlock, 0, &failure))
 	{
 		case TM_Ok:
-			{
-				bool		ts_isnull;
-				bool		inherits;
-				Datum		ts = slot_getattr(slot, collection->ts, &ts_isnull);
-				Datum		ttl = slot_getattr(slot, collection->ttl, &inherits);
-				ExpiryBounds bounds = ttl_docs_bounds(&collection->settings,
-													  ttl_docs_clock());
-
-				if (!ts_isnull &&
-					ttl_docs_is_expired(&bounds, DatumGetTimestampTz(ts), inherits,
-										inherits ? 0 : DatumGetInt32(ttl)))
-					result = DELETE_DONE;
-				break;
-			}
+			bounds = ttl_docs_bounds(&collection->settings, ttl_docs_clock());
+			if (ttl_docs_row_is_expired(&bounds, collection, slot))
+				result = DELETE_DONE;
+			break;
 		case TM_Updated:
 		case TM_Deleted:
 			result = DELETE_CHANGED;

@@ -404,11 +404,7 @@ find_expired(KeyProbe *probe, Relation rel, Relation indexrel, KeyIndex *index,
 	while (!waited && index_getnext_slot(scan, ForwardScanDirection, row))
 	{
 		Key			existing;
-		bool		ts_isnull;
-		bool		inherits;
 		bool		expired;
-		Datum		ts;
-		Datum		ttl;
 
 		if (self != NULL && ItemPointerEquals(self, &row->tts_tid))
 			continue;
@@ -419,11 +415,7 @@ find_expired(KeyProbe *probe, Relation rel, Relation indexrel, KeyIndex *index,
 			if (!matches(indexrel, index, &existing, key))
 				continue;
 		}
-		ts = slot_getattr(row, probe->collection.ts, &ts_isnull);
-		ttl = slot_getattr(row, probe->collection.ttl, &inherits);
-		expired = !ts_isnull &&
-			ttl_docs_is_expired(&bounds, DatumGetTimestampTz(ts), inherits,
-								inherits ? 0 : DatumGetInt32(ttl));
+		expired = ttl_docs_row_is_expired(&bounds, &probe->collection, row);
 		if (TransactionIdIsValid(dirty.xmin) || TransactionIdIsValid(dirty.xmax))
 		{
 			if (!index->waits && (TransactionIdIsValid(dirty.xmin) || !expired))

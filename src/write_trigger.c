@@ -67,6 +67,8 @@ static bool plan_may_be_arm(Plan *plan, PlannedStmt *stmt, Oid relid);
 static int32 new_ttl(WriteState *state, Relation rel, HeapTuple tuple,
 					 HeapTuple oldtuple, bool *inherits);
 static bool same_document(Datum a, bool a_isnull, Datum b, bool b_isnull);
+static HeapTuple stamp_now(WriteState *state, Relation rel, HeapTuple tuple,
+						   HeapTuple oldtuple);
 static HeapTuple stamp(WriteState *state, Relation rel, HeapTuple tuple,
 					   TimestampTz ts, bool inherits, int32 ttl);
 static HeapTuple keep_stamp(WriteState *state, Relation rel, HeapTuple tuple,
@@ -146,15 +148,7 @@ before_insert(WriteState *state, TriggerData *trigdata)
 	else if (state->keeps_insert_stamps)
 		tuple = keep_stamp(state, rel, tuple, false);
 	else
-	{
-		bool		inherits;
-		int32		ttl = new_ttl(state, rel, tuple, NULL, &inherits);
-
-		tuple = stamp(state, rel, tuple,
-					  ttl_docs_new_stamp(&state->collection.settings,
-										 ttl_docs_clock(), inherits, ttl),
-					  inherits, ttl);
-	}
+		tuple = stamp_now(state, rel, tuple, NULL);
 	ttl_docs_free_keys(state->keys, rel, tuple, NULL);
 	return tuple;
 }
@@ -168,19 +162,10 @@ before_update(WriteState *state, TriggerData *trigdata)
 
 	if (in_replica_role())
 		tuple = keep_stamp(state, rel, tuple, true);
+	else if (is_expired_now(state, rel, oldtuple))
+		return too_late(rel);
 	else
-	{
-		bool		inherits;
-		int32		ttl;
-
-		if (is_expired_now(state, rel, oldtuple))
-			return too_late(rel);
-		ttl = new_ttl(state, rel, tuple, oldtuple, &inherits);
-		tuple = stamp(state, rel, tuple,
-					  ttl_docs_new_stamp(&state->collection.settings,
-										 ttl_docs_clock(), inherits, ttl),
-					  inherits, ttl);
-	}
+		tuple = stamp_now(state, rel, tuple, oldtuple);
 	ttl_docs_free_keys(state->keys, rel, tuple, oldtuple);
 	return tuple;
 }
@@ -327,6 +312,18 @@ same_document(Datum a, bool a_isnull, Datum b, bool b_isnull)
 	if (a_isnull || b_isnull)
 		return a_isnull && b_isnull;
 	return datumIsEqual(a, b, false, -1);
+}
+
+/* The row as it is written now, in place of oldtuple, if that is not NULL. */
+static HeapTuple
+stamp_now(WriteState *state, Relation rel, HeapTuple tuple, HeapTuple oldtuple)
+{
+	bool		inherits;
+	int32		ttl = new_ttl(state, rel, tuple, oldtuple, &inherits);
+	TimestampTz ts = ttl_docs_new_stamp(&state->collection.settings,
+										ttl_docs_clock(), inherits, ttl);
+
+	return stamp(state, rel, tuple, ts, inherits, ttl);
 }
 
 /* The row with its system columns set. */
