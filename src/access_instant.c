@@ -96,7 +96,7 @@ static void instant_ProcessUtility(PlannedStmt *pstmt, const char *queryString,
 								   bool readOnlyTree, ProcessUtilityContext context,
 								   ParamListInfo params, QueryEnvironment *queryEnv,
 								   DestReceiver *dest, QueryCompletion *qc);
-static bool copies_snapshot(const PlannedStmt *utility);
+static bool copies_snapshot(Node *parsetree);
 static bool is_copy(Snapshot a, Snapshot b);
 static void note_analysis(ParseState *pstate, Query *query, JumbleState *jstate);
 static void note_failed_statement(SubXactEvent event, SubTransactionId mySubid,
@@ -194,11 +194,12 @@ instant_ProcessUtility(PlannedStmt *pstmt, const char *queryString,
 	if (ActiveSnapshotSet())
 	{
 		utility.snapshot = GetActiveSnapshot();
-		utility.stmt = pstmt;
+		utility.copies_snapshot = copies_snapshot(pstmt->utilityStmt);
 		utility.instant = IsolationUsesXactSnapshot() ?
 			instant_of_transaction() : instant_of_snapshot(utility.snapshot);
 	}
 	last_boundary = GetCurrentTimestamp();
+	utility.is_utility = true;
 	utility.next = live_queries;
 	live_queries = &utility;
 	PG_TRY();
@@ -219,13 +220,13 @@ instant_ProcessUtility(PlannedStmt *pstmt, const char *queryString,
 
 /* Does the command run its query under a copy of the snapshot it was given? */
 static bool
-copies_snapshot(const PlannedStmt *utility)
+copies_snapshot(Node *parsetree)
 {
-	switch (nodeTag(utility->utilityStmt))
+	switch (nodeTag(parsetree))
 	{
 		case T_CopyStmt:
 			/* COPY FROM has no query, and its triggers are on their own */
-			return !((CopyStmt *) utility->utilityStmt)->is_from;
+			return !((CopyStmt *) parsetree)->is_from;
 		case T_CreateTableAsStmt:
 		case T_RefreshMatViewStmt:
 		case T_ExplainStmt:
@@ -407,8 +408,7 @@ instant_of_snapshot(Snapshot snapshot)
 		if (query->snapshot == snapshot && !query->foreign_key_check)
 			return query->instant;
 	if (innermost != NULL && innermost->snapshot != NULL &&
-		innermost->stmt->commandType == CMD_UTILITY &&
-		copies_snapshot(innermost->stmt) &&
+		innermost->copies_snapshot &&
 		is_copy(innermost->snapshot, snapshot))
 		return innermost->instant;
 	return ttl_docs_clock();
@@ -475,7 +475,7 @@ forget_live_query(void *arg)
 
 /*
  * A transaction ends.  A procedure that commits goes on, but the snapshot that
- * CALL had is gone.
+ * CALL had is gone.  (After an error, plans may be gone by now, too.)
  */
 static void
 forget_transaction(XactEvent event, void *arg)
@@ -486,6 +486,6 @@ forget_transaction(XactEvent event, void *arg)
 	transaction_instant_is_set = false;
 	last_boundary = GetCurrentTimestamp();
 	for (LiveQuery *query = live_queries; query != NULL; query = query->next)
-		if (query->stmt != NULL && query->stmt->commandType == CMD_UTILITY)
+		if (query->is_utility)
 			query->snapshot = NULL;
 }

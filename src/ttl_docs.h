@@ -235,7 +235,11 @@ struct LiveQuery
 	struct LiveQuery *next;		/* the live query started before this one */
 	Snapshot	snapshot;
 	EState	   *estate;			/* NULL while ExecutorStart runs */
-	PlannedStmt *stmt;
+	PlannedStmt *stmt;			/* valid while the query runs; NULL for a
+								 * utility command */
+	bool		is_utility;
+	bool		copies_snapshot;	/* a utility command that runs its query
+									 * under a copy of its snapshot */
 	TimestampTz instant;
 	bool		foreign_key_check;	/* a query of core's RI triggers, judged
 									 * at the clock */
