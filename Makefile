@@ -43,11 +43,7 @@ endif
 # PostgreSQL's headers are not written for -Wextra.  As a system directory they
 # keep quiet, and warnings are about our code only.
 PG_CPPFLAGS = -I$(srcdir)/src -isystem $(shell $(PG_CONFIG) --includedir-server)
-# Hooks, callbacks and fmgr functions have parameters that they do not need, and
-# tables that end in an entry of fewer fields are usual in PostgreSQL's code.
-PG_CFLAGS = -Wall -Wextra -Wno-unused-parameter -Wno-missing-field-initializers
-# Around PG_TRY gcc suspects variables that are safe; clang does not know the warning.
-PG_CFLAGS += $(if $(findstring clang,$(shell $(CC) --version)),,-Wno-clobbered)
+PG_CFLAGS = -Wall -Wextra
 
 # A server with JIT makes PGXS want bitcode as well, by the very clang and LLVM
 # that built the server.  Bitcode only lets the server inline our functions, so

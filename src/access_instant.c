@@ -260,6 +260,9 @@ static void
 note_failed_statement(SubXactEvent event, SubTransactionId mySubid,
 					  SubTransactionId parentSubid, void *arg)
 {
+	(void) mySubid;
+	(void) parentSubid;
+	(void) arg;
 	if (event == SUBXACT_EVENT_ABORT_SUB)
 		note_transaction_snapshot();
 }
@@ -315,7 +318,7 @@ static void
 instant_ExecutorRun(COMPAT_RUN_PARAMS)
 {
 	LiveQuery  *outer = running_query;
-	LiveQuery  *query = find_live_query(queryDesc);
+	LiveQuery  *volatile query = find_live_query(queryDesc);
 
 	if (query != NULL && IsParallelWorker() && running_query == NULL)
 		take_leaders_instant(query);
@@ -480,6 +483,7 @@ forget_live_query(void *arg)
 static void
 forget_transaction(XactEvent event, void *arg)
 {
+	(void) arg;
 	if (event == XACT_EVENT_PRE_COMMIT || event == XACT_EVENT_PRE_PREPARE ||
 		event == XACT_EVENT_PARALLEL_PRE_COMMIT)
 		return;

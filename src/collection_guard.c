@@ -252,6 +252,7 @@ guard_ProcessUtility(PlannedStmt *pstmt, const char *queryString,
 	ProcessUtility_hook_type next = next_ProcessUtility_hook ?
 		next_ProcessUtility_hook : standard_ProcessUtility;
 	Node	   *parsetree = pstmt->utilityStmt;
+	Node	   *volatile reviewed = parsetree;
 	Notebook	book = {NIL, InvalidOid};
 	Notebook   *outer = notebook;
 	ForeignKeyValidation outer_validation;
@@ -267,7 +268,7 @@ guard_ProcessUtility(PlannedStmt *pstmt, const char *queryString,
 	book.attached = ttl_docs_prepare_attach(parsetree);
 	/* core may scribble on the tree, and the review reads it */
 	if (IsA(parsetree, AlterTableStmt))
-		parsetree = copyObject(parsetree);
+		reviewed = copyObject(parsetree);
 
 	notebook = &book;
 	outer_validation = ttl_docs_begin_validation(validates_foreign_key(parsetree));
@@ -275,7 +276,7 @@ guard_ProcessUtility(PlannedStmt *pstmt, const char *queryString,
 	{
 		next(pstmt, queryString, readOnlyTree, context, params, queryEnv, dest, qc);
 		(void) ttl_docs_begin_validation(false);
-		ttl_docs_review(book.notes, parsetree);
+		ttl_docs_review(book.notes, reviewed);
 	}
 	PG_FINALLY();
 	{

@@ -119,6 +119,7 @@ ttl_docs_note_foreign_stamp(void)
 static void
 count_generation(XactEvent event, void *arg)
 {
+	(void) arg;
 	if (!wrote_foreign_stamp)
 		return;
 	switch (event)
