@@ -107,22 +107,27 @@ ttl_docs_plan_init(void)
 
 /*
  * The guard says whether a command that begins may validate a foreign key.
- * Returns what was so far, to be restored when the command is through.
+ * What was so far goes to *outer, to be restored when the command is through.
  */
-ForeignKeyValidation
-ttl_docs_begin_validation(bool possible)
+void
+ttl_docs_begin_validation(bool possible, ForeignKeyValidation *outer)
 {
-	ForeignKeyValidation outer = validation;
-
+	*outer = validation;
 	validation.possible = possible;
 	validation.running = ttl_docs_running_query();
-	return outer;
+}
+
+/* The command itself is through; what follows is ours. */
+void
+ttl_docs_stop_validation(void)
+{
+	validation.possible = false;
 }
 
 void
-ttl_docs_end_validation(ForeignKeyValidation outer)
+ttl_docs_end_validation(const ForeignKeyValidation *outer)
 {
-	validation = outer;
+	validation = *outer;
 }
 
 bool

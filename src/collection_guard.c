@@ -271,17 +271,17 @@ guard_ProcessUtility(PlannedStmt *pstmt, const char *queryString,
 		reviewed = copyObject(parsetree);
 
 	notebook = &book;
-	outer_validation = ttl_docs_begin_validation(validates_foreign_key(parsetree));
+	ttl_docs_begin_validation(validates_foreign_key(parsetree), &outer_validation);
 	PG_TRY();
 	{
 		next(pstmt, queryString, readOnlyTree, context, params, queryEnv, dest, qc);
-		(void) ttl_docs_begin_validation(false);
+		ttl_docs_stop_validation();
 		ttl_docs_review(book.notes, reviewed);
 	}
 	PG_FINALLY();
 	{
 		notebook = outer;
-		ttl_docs_end_validation(outer_validation);
+		ttl_docs_end_validation(&outer_validation);
 		list_free_deep(book.notes);
 	}
 	PG_END_TRY();

@@ -221,8 +221,9 @@ typedef struct ForeignKeyValidation
 	bool		possible;
 	LiveQuery  *running;		/* the query, if any, that runs the command */
 } ForeignKeyValidation;
-extern ForeignKeyValidation ttl_docs_begin_validation(bool possible);
-extern void ttl_docs_end_validation(ForeignKeyValidation outer);
+extern void ttl_docs_begin_validation(bool possible, ForeignKeyValidation *outer);
+extern void ttl_docs_stop_validation(void);
+extern void ttl_docs_end_validation(const ForeignKeyValidation *outer);
 extern bool ttl_docs_may_validate(void);
 extern bool ttl_docs_alter_table_runs(void);
 
