@@ -117,7 +117,6 @@ test_state(FunctionCallInfo fcinfo, Oid collection, bool is_parent)
 	LiveQuery  *query = ttl_docs_running_query();
 	TestState  *state;
 
-	ttl_docs_require_preload();
 	if (PG_ARGISNULL(2))
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
@@ -180,6 +179,7 @@ settings_of(Oid relid)
 {
 	Collection	collection;
 
+	ttl_docs_require_preload();
 	if (!ttl_docs_collection(relid, &collection))
 		ttl_docs_report_no_collection(relid);
 	return collection.settings;
@@ -214,7 +214,6 @@ ttl_docs_sql_is_expired(PG_FUNCTION_ARGS)
 	ExpiryBounds bounds;
 	bool		inherits = PG_ARGISNULL(2);
 
-	ttl_docs_require_preload();
 	if (PG_ARGISNULL(0) || PG_ARGISNULL(1))
 		PG_RETURN_NULL();
 	settings = settings_of(PG_GETARG_OID(0));
@@ -232,7 +231,6 @@ ttl_docs_sql_expires_at(PG_FUNCTION_ARGS)
 	CollectionSettings settings;
 	bool		inherits = PG_ARGISNULL(2);
 
-	ttl_docs_require_preload();
 	if (PG_ARGISNULL(0) || PG_ARGISNULL(1))
 		PG_RETURN_NULL();
 	settings = settings_of(PG_GETARG_OID(0));

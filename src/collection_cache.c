@@ -196,16 +196,18 @@ load(Oid relid, CacheEntry *entry)
 	}
 
 	if (entry->is_collection)
-	{
-		Collection *collection = &entry->collection;
-
-		collection->doc = get_attnum(relid,
-									 NameStr(collection->settings.doc_column));
-		collection->ts = get_attnum(relid, TTL_DOCS_TS_COLUMN);
-		collection->ttl = get_attnum(relid, TTL_DOCS_TTL_COLUMN);
-		collection->slot = get_attnum(relid, TTL_DOCS_SLOT_COLUMN);
-	}
+		ttl_docs_find_columns(relid, &entry->collection);
 	return true;
+}
+
+/* Sets the column numbers that a collection has in one of its tables. */
+void
+ttl_docs_find_columns(Oid relid, Collection *collection)
+{
+	collection->doc = get_attnum(relid, NameStr(collection->settings.doc_column));
+	collection->ts = get_attnum(relid, TTL_DOCS_TS_COLUMN);
+	collection->ttl = get_attnum(relid, TTL_DOCS_TTL_COLUMN);
+	collection->slot = get_attnum(relid, TTL_DOCS_SLOT_COLUMN);
 }
 
 /*

@@ -420,10 +420,7 @@ mend_tree(Oid relid, const CollectionSettings *settings)
 
 		collection.root = relid;
 		collection.settings = *settings;
-		collection.doc = get_attnum(member, NameStr(settings->doc_column));
-		collection.ts = get_attnum(member, TTL_DOCS_TS_COLUMN);
-		collection.ttl = get_attnum(member, TTL_DOCS_TTL_COLUMN);
-		collection.slot = get_attnum(member, TTL_DOCS_SLOT_COLUMN);
+		ttl_docs_find_columns(member, &collection);
 		ttl_docs_mend_derived(member, &collection);
 	}
 	list_free(tables);

@@ -24,7 +24,6 @@
  */
 #include "postgres.h"
 
-#include "access/genam.h"
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "catalog/index.h"
@@ -34,12 +33,10 @@
 #include "catalog/pg_constraint.h"
 #include "catalog/pg_extension.h"
 #include "catalog/pg_inherits.h"
-#include "catalog/pg_trigger.h"
 #include "commands/extension.h"
 #include "miscadmin.h"
 #include "tcop/utility.h"
 #include "utils/builtins.h"
-#include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
@@ -158,32 +155,15 @@ note_column(Oid relid, AttrNumber attno, bool is_dropped)
 static void
 note_trigger(ObjectAccessType access, Oid trigger)
 {
-	Relation	triggers;
-	ScanKeyData key;
-	SysScanDesc scan;
-	HeapTuple	tuple;
+	FormData_pg_trigger form;
 	Collection	collection;
 
 	if (access != OAT_DROP)
-	{
 		add_note(NOTE_TRIGGER, InvalidOid)->other = trigger;
-		return;
-	}
-	triggers = table_open(TriggerRelationId, AccessShareLock);
-	ScanKeyInit(&key, Anum_pg_trigger_oid, BTEqualStrategyNumber, F_OIDEQ,
-				ObjectIdGetDatum(trigger));
-	scan = systable_beginscan(triggers, TriggerOidIndexId, true, NULL, 1, &key);
-	tuple = systable_getnext(scan);
-	if (HeapTupleIsValid(tuple))
-	{
-		Form_pg_trigger form = (Form_pg_trigger) GETSTRUCT(tuple);
-
-		if (strcmp(NameStr(form->tgname), TTL_DOCS_TRIGGER) == 0 &&
-			ttl_docs_collection(form->tgrelid, &collection))
-			add_note(NOTE_TRIGGER_DROPPED, form->tgrelid);
-	}
-	systable_endscan(scan);
-	table_close(triggers, AccessShareLock);
+	else if (ttl_docs_fetch_trigger(trigger, &form) &&
+			 strcmp(NameStr(form.tgname), TTL_DOCS_TRIGGER) == 0 &&
+			 ttl_docs_collection(form.tgrelid, &collection))
+		add_note(NOTE_TRIGGER_DROPPED, form.tgrelid);
 }
 
 /* NOT NULL is a constraint that can be dropped, since 18. */
@@ -212,7 +192,7 @@ note_link(Oid child, Oid parent)
 	Collection	before;
 
 	note->other = parent;
-	note->parent_is_collection = ttl_docs_collection(parent, &note->parent);
+	note->parent_is_collection = ttl_docs_collection(parent, &before);
 	if (!note->parent_is_collection)
 		return;
 	if (child == notebook->attached)

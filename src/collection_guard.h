@@ -8,6 +8,8 @@
 #ifndef TTL_DOCS_COLLECTION_GUARD_H
 #define TTL_DOCS_COLLECTION_GUARD_H
 
+#include "catalog/pg_trigger.h"
+
 #include "ttl_docs.h"
 
 /* In the order in which they are reviewed */
@@ -31,10 +33,10 @@ typedef struct Note
 	bool		is_doc;			/* it is the document column */
 	bool		is_piece;		/* it is that or a system column */
 	bool		is_dropped;
-	Collection	parent;			/* NOTE_LINK_CHANGED: what the parent was */
-	bool		parent_is_collection;
+	bool		parent_is_collection;	/* NOTE_LINK_CHANGED */
 } Note;
 
+extern bool ttl_docs_fetch_trigger(Oid trigger, FormData_pg_trigger *form);
 extern void ttl_docs_review(List *notes, Node *parsetree);
 extern Oid	ttl_docs_prepare_attach(Node *parsetree);
 

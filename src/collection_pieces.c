@@ -477,27 +477,17 @@ report_invalid_ttl(Oid relid, const char *doc_column)
 	bool		isnull;
 	int64		count = DatumGetInt64(SPI_getbinval(row, tupdesc, 1, &isnull));
 	Datum		example;
-	JsonbValue	value;
 
 	if (count == 0)
 		return;
 	example = SPI_getbinval(row, tupdesc, 2, &isnull);
-	if (isnull || !JsonbExtractScalar(&DatumGetJsonbP(example)->root, &value))
-	{
-		value.type = jbvBinary;
-		if (!isnull)
-		{
-			value.val.binary.data = &DatumGetJsonbP(example)->root;
-			value.val.binary.len = VARSIZE(DatumGetJsonbP(example)) - VARHDRSZ;
-		}
-	}
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 			 errmsg_plural("%lld document of \"%s\" has an invalid \"ttl\": %s",
 						   "%lld documents of \"%s\" have an invalid \"ttl\", one of them %s",
 						   (unsigned long) count, (long long) count,
 						   get_rel_name(relid),
-						   isnull ? "null" : ttl_docs_ttl_text(&value)),
+						   isnull ? "null" : ttl_docs_ttl_text(DatumGetJsonbP(example))),
 			 errhint("A ttl is an integer from 1 to %d, -1, or null. Find what is not with: SELECT * FROM %s WHERE ttl_docs.document_ttl(%s) = 0",
 					 TTL_MAX, ttl_docs_quoted_name(relid),
 					 quote_identifier(doc_column))));

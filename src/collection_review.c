@@ -58,7 +58,6 @@ static void require_columns(Oid relid, const Collection *collection);
 static void review_index(Oid relid);
 static void review_dropped_trigger(Oid relid);
 static void review_trigger(Oid trigger, Node *parsetree);
-static bool fetch_trigger(Oid trigger, FormData_pg_trigger *form);
 static bool disables_our_trigger(Node *parsetree);
 pg_noreturn static void refuse(const char *action, const char *piece, Oid relid);
 
@@ -416,7 +415,7 @@ review_trigger(Oid trigger, Node *parsetree)
 	Relation	rel;
 	bool		is_ours;
 
-	if (!fetch_trigger(trigger, &form) ||
+	if (!ttl_docs_fetch_trigger(trigger, &form) ||
 		!ttl_docs_collection(form.tgrelid, &collection))
 		return;
 	is_ours = strcmp(NameStr(form.tgname), TTL_DOCS_TRIGGER) == 0;
@@ -445,8 +444,8 @@ review_trigger(Oid trigger, Node *parsetree)
 }
 
 /* Reads a trigger's catalog row; false if it is not there. */
-static bool
-fetch_trigger(Oid trigger, FormData_pg_trigger *form)
+bool
+ttl_docs_fetch_trigger(Oid trigger, FormData_pg_trigger *form)
 {
 	Relation	triggers = table_open(TriggerRelationId, AccessShareLock);
 	ScanKeyData key;

@@ -176,6 +176,7 @@ extern void ttl_docs_check_default_ttl(int32 default_ttl);
 /* collection_cache.c */
 extern void ttl_docs_cache_init(void);
 extern bool ttl_docs_collection(Oid relid, Collection *collection);
+extern void ttl_docs_find_columns(Oid relid, Collection *collection);
 extern bool ttl_docs_has_own_label(Oid relid);
 extern void ttl_docs_forget(Oid relid);
 extern QuietLook *ttl_docs_quiet_look(Oid relid);
@@ -266,7 +267,7 @@ extern bool ttl_docs_acts_for_backup(Oid relid);
 extern int32 ttl_docs_document_ttl(Jsonb *doc, bool *inherits,
 								   JsonbValue *offending);
 pg_noreturn extern void ttl_docs_report_invalid_ttl(const JsonbValue *value);
-extern char *ttl_docs_ttl_text(const JsonbValue *value);
+extern char *ttl_docs_ttl_text(Jsonb *ttl);
 
 /* write_trigger.c */
 pg_noreturn extern void ttl_docs_report_expired_upsert(void);

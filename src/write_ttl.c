@@ -65,20 +65,20 @@ integer_ttl(const JsonbValue *value, int32 *ttl)
 void
 ttl_docs_report_invalid_ttl(const JsonbValue *value)
 {
+	JsonbValue	copy = *value;
+
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-			 errmsg("invalid \"ttl\" of a document: %s", ttl_docs_ttl_text(value)),
+			 errmsg("invalid \"ttl\" of a document: %s", ttl_docs_ttl_text(JsonbValueToJsonb(&copy))),
 			 errhint("A ttl is an integer from 1 to %d (seconds) or -1 (never expires); leave it out, or null, to inherit the DefaultTTL of the collection.",
 					 TTL_MAX)));
 }
 
 /* An offending value as text, cut where it is long. */
 char *
-ttl_docs_ttl_text(const JsonbValue *value)
+ttl_docs_ttl_text(Jsonb *ttl)
 {
-	JsonbValue	copy = *value;
-	Jsonb	   *json = JsonbValueToJsonb(&copy);
-	char	   *text = JsonbToCString(NULL, &json->root, VARSIZE(json));
+	char	   *text = JsonbToCString(NULL, &ttl->root, VARSIZE(ttl));
 	int			length = strlen(text);
 
 	if (length <= TTL_TEXT_MAX)

@@ -49,6 +49,8 @@ for my $call (
 	"SELECT ttl_docs.expires_at('sessions', _ts, _ttl) FROM sessions",
 	"SELECT ttl_docs.is_expired('sessions', _ts, _ttl) FROM sessions",
 	"SELECT ttl_docs.is_live(_ts, _ttl, 'sessions') FROM sessions",
+	"SELECT ttl_docs.is_live_parent(_ts, _ttl, 'sessions') FROM sessions",
+	"SELECT ttl_docs.require_live(_ts, _ttl, 'sessions') FROM sessions",
 	"SELECT ttl_docs.purging()",
 	"INSERT INTO sessions (id, doc) VALUES ('b', '{}')",
 	"UPDATE sessions SET doc = '{}'",
