@@ -10,12 +10,13 @@ CREATE SCHEMA ttl_docs;
 GRANT USAGE ON SCHEMA ttl_docs TO PUBLIC;
 COMMENT ON SCHEMA ttl_docs IS 'documents that expire: collections, their DefaultTTL, time';
 
--- Without the hooks of the preloaded library expired documents would show.
-CREATE FUNCTION ttl_docs.assert_preloaded() RETURNS void
+-- Without the hooks of the preloaded library expired documents would show.  With
+-- it, the background workers learn that there is something to do here.
+CREATE FUNCTION ttl_docs.begin_install() RETURNS void
 LANGUAGE C STRICT
-AS 'MODULE_PATHNAME', 'ttl_docs_assert_preloaded';
-SELECT ttl_docs.assert_preloaded();
-DROP FUNCTION ttl_docs.assert_preloaded();
+AS 'MODULE_PATHNAME', 'ttl_docs_begin_install';
+SELECT ttl_docs.begin_install();
+DROP FUNCTION ttl_docs.begin_install();
 
 --
 -- Collections.  They check that the caller owns the table.
@@ -125,6 +126,46 @@ COMMENT ON FUNCTION ttl_docs.purging() IS
 'true in a trigger that fires because an expired document is removed';
 
 --
+-- Purge
+--
+CREATE PROCEDURE ttl_docs.purge(collection regclass DEFAULT NULL)
+LANGUAGE C
+AS 'MODULE_PATHNAME', 'ttl_docs_purge_procedure';
+COMMENT ON PROCEDURE ttl_docs.purge(regclass) IS
+'deletes expired documents from disk now: of one collection, or of all that the caller owns';
+
+CREATE FUNCTION ttl_docs.pause_purge(collection regclass)
+RETURNS void
+LANGUAGE C VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'ttl_docs_pause_purge';
+COMMENT ON FUNCTION ttl_docs.pause_purge(regclass) IS
+'keeps the expired documents of a collection on disk, invisible as they are';
+
+CREATE FUNCTION ttl_docs.resume_purge(collection regclass)
+RETURNS void
+LANGUAGE C VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'ttl_docs_resume_purge';
+COMMENT ON FUNCTION ttl_docs.resume_purge(regclass) IS
+'ends a pause of the purge, or its hold after a restore or a jump of the clock';
+
+CREATE FUNCTION ttl_docs.collection_stats(
+    collection regclass,
+    OUT state text,
+    OUT hint text,
+    OUT estimated_backlog bigint,
+    OUT oldest_overdue interval,
+    OUT purged bigint,
+    OUT batches bigint,
+    OUT last_purge timestamptz,
+    OUT undeletable bigint,
+    OUT last_error text,
+    OUT last_error_at timestamptz)
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'ttl_docs_collection_stats';
+COMMENT ON FUNCTION ttl_docs.collection_stats(regclass) IS
+'internal: a row of the view stat_collections';
+
+--
 -- What the extension itself uses
 --
 CREATE FUNCTION ttl_docs.is_live(ts timestamptz, ttl integer, collection regclass)
@@ -192,7 +233,7 @@ COMMENT ON FUNCTION ttl_docs.write_document() IS
 
 -- Everybody's queries contain is_live(), and the others check who calls them;
 -- said here, because default privileges may say otherwise.
-GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA ttl_docs TO PUBLIC;
+GRANT EXECUTE ON ALL ROUTINES IN SCHEMA ttl_docs TO PUBLIC;
 
 --
 -- Views
@@ -221,3 +262,21 @@ SELECT l.objoid::pg_catalog.regclass AS collection,
    AND l.objsubid OPERATOR(pg_catalog.=) 0;
 COMMENT ON VIEW ttl_docs.collections IS 'the collections of this database and their settings';
 GRANT SELECT ON ttl_docs.collections TO PUBLIC;
+
+CREATE VIEW ttl_docs.stat_collections AS
+SELECT c.collection,
+       s.state,
+       s.hint,
+       s.estimated_backlog,
+       s.oldest_overdue,
+       s.purged,
+       s.batches,
+       s.last_purge,
+       s.undeletable,
+       s.last_error,
+       s.last_error_at
+  FROM ttl_docs.collections AS c,
+       LATERAL ttl_docs.collection_stats(c.collection) AS s;
+COMMENT ON VIEW ttl_docs.stat_collections IS
+'what the purge does with the collections of this database, since the server started';
+GRANT SELECT ON ttl_docs.stat_collections TO PUBLIC;

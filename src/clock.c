@@ -7,9 +7,14 @@
  * travels in time where it would have to sleep.  Nothing else in the extension
  * may call a time function, but for when the current statement arrived.
  *
+ * Time that passes is another matter: it goes on evenly whatever happens to the
+ * clock.  It paces the purge, and shows when the clock has jumped.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
+
+#include <time.h>
 
 #include "utils/timestamp.h"
 
@@ -27,4 +32,21 @@ TimestampTz
 ttl_docs_shifted(TimestampTz time)
 {
 	return time + (TimestampTz) ttl_docs_clock_offset * USECS_PER_SEC;
+}
+
+/*
+ * Microseconds since some moment in the past, the same for all processes.  A
+ * machine that was suspended has gone through that time, where the system can
+ * tell.
+ */
+int64
+ttl_docs_elapsed(void)
+{
+	struct timespec now;
+
+#ifdef CLOCK_BOOTTIME
+	if (clock_gettime(CLOCK_BOOTTIME, &now) != 0)
+#endif
+		clock_gettime(CLOCK_MONOTONIC, &now);
+	return (int64) now.tv_sec * USECS_PER_SEC + now.tv_nsec / 1000;
 }

@@ -145,6 +145,7 @@ ttl_docs_set_label(Oid relid, const CollectionSettings *settings)
 	SetSecurityLabel(&address, TTL_DOCS_PROVIDER,
 					 settings != NULL ? print_label(settings) : NULL);
 	ttl_docs_invalidate_tree(relid);
+	ttl_docs_note_change();
 	if (pushed)
 		PopActiveSnapshot();
 }
@@ -262,6 +263,7 @@ check_relabel(const ObjectAddress *object, const char *label)
 
 	check_labelled_table(object->objectId, &settings);
 	ttl_docs_invalidate_tree(object->objectId);
+	ttl_docs_note_change();
 }
 
 /* Can that table be what its new label says? */

@@ -27,7 +27,6 @@
 #include "executor/executor.h"
 #include "executor/nodeModifyTable.h"
 #include "miscadmin.h"
-#include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
@@ -45,22 +44,13 @@ void
 ttl_docs_mend_derived(Oid relid, const Collection *collection)
 {
 	Relation	rel = table_open(relid, NoLock);
-	Oid			user;
-	int			sec_context;
-	int			nest_level;
+	OwnerSwitch before;
 
 	if (rel->rd_rel->relkind == RELKIND_RELATION)
 	{
-		GetUserIdAndSecContext(&user, &sec_context);
-		SetUserIdAndSecContext(rel->rd_rel->relowner,
-							   sec_context | SECURITY_RESTRICTED_OPERATION);
-		nest_level = NewGUCNestLevel();
-		(void) set_config_option("search_path", "pg_catalog, pg_temp",
-								 PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE,
-								 true, 0, false);
+		ttl_docs_become_owner(rel, &before);
 		mend_rows(rel, collection);
-		AtEOXact_GUC(false, nest_level);
-		SetUserIdAndSecContext(user, sec_context);
+		ttl_docs_become_caller(&before);
 	}
 	table_close(rel, NoLock);
 	CommandCounterIncrement();

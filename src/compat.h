@@ -27,6 +27,13 @@
 #define compat_table_ownercheck(relid, roleid) \
 	object_ownercheck(RelationRelationId, relid, roleid)
 #endif
+#if PG_VERSION_NUM < 160000
+#define compat_database_ownercheck(database, roleid) \
+	pg_database_ownercheck(database, roleid)
+#else
+#define compat_database_ownercheck(database, roleid) \
+	object_ownercheck(DatabaseRelationId, database, roleid)
+#endif
 
 /* EvalPlanQualInit knows the result relations since 16 */
 #if PG_VERSION_NUM < 160000
@@ -88,9 +95,56 @@ typedef bool compat_UpdateIndexes;
 #if PG_VERSION_NUM < 180000
 #define compat_index_beginscan(heap, index, snapshot, nkeys) \
 	index_beginscan(heap, index, snapshot, nkeys, 0)
+#define compat_index_beginscan_bitmap(index, snapshot, nkeys) \
+	index_beginscan_bitmap(index, snapshot, nkeys)
 #else
 #define compat_index_beginscan(heap, index, snapshot, nkeys) \
 	index_beginscan(heap, index, snapshot, NULL, nkeys, 0)
+#define compat_index_beginscan_bitmap(index, snapshot, nkeys) \
+	index_beginscan_bitmap(index, snapshot, NULL, nkeys)
+#endif
+
+/* The blocks of a bitmap: who iterates has the result in hand since 18 */
+#if PG_VERSION_NUM < 180000
+#define compat_TBMIterator	TBMIterator
+#define compat_tbm_begin(bitmap)	tbm_begin_iterate(bitmap)
+#define compat_tbm_end(iterator)	tbm_end_iterate(iterator)
+#define compat_tbm_next(iterator, block) \
+	({ TBMIterateResult *result_ = tbm_iterate(iterator); \
+	   if (result_ != NULL) *(block) = result_->blockno; \
+	   result_ != NULL; })
+#else
+#define compat_TBMIterator	TBMPrivateIterator
+#define compat_tbm_begin(bitmap)	tbm_begin_private_iterate(bitmap)
+#define compat_tbm_end(iterator)	tbm_end_private_iterate(iterator)
+#define compat_tbm_next(iterator, block) \
+	({ TBMIterateResult result_; \
+	   bool found_ = tbm_private_iterate(iterator, &result_); \
+	   if (found_) *(block) = result_.blockno; \
+	   found_; })
+#endif
+
+/* Messages for logical decoding can be flushed since 17; a commit does it */
+#if PG_VERSION_NUM < 170000
+#define compat_LogLogicalMessage(prefix, message, size) \
+	LogLogicalMessage(prefix, message, size, true)
+#else
+#define compat_LogLogicalMessage(prefix, message, size) \
+	LogLogicalMessage(prefix, message, size, true, false)
+#endif
+
+/* Wait events of extensions have names since 17 */
+#if PG_VERSION_NUM < 170000
+#define compat_wait_event(name)		PG_WAIT_EXTENSION
+#else
+#define compat_wait_event(name)		WaitEventExtensionNew(name)
+#endif
+
+/* The processes of client sessions, by another name since 18 */
+#if PG_VERSION_NUM < 180000
+#define compat_is_client(proc)	(!(proc)->isBackgroundWorker)
+#else
+#define compat_is_client(proc)	((proc)->isRegularBackend)
 #endif
 
 #endif							/* TTL_DOCS_COMPAT_H */

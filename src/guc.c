@@ -11,7 +11,7 @@
 
 #include "utils/guc.h"
 
-#include "ttl_docs.h"
+#include "purge.h"
 
 /*
  * ttl_docs.clock_offset: seconds by which this session's clock is ahead of the
@@ -19,6 +19,38 @@
  * Reserved to superusers: a clock that is ahead expires documents.
  */
 int			ttl_docs_clock_offset = 0;
+
+/*
+ * ttl_docs.purge: do workers purge expired documents?  They read it when they
+ * have connected, so ALTER DATABASE ... SET turns it off for one database.
+ * CALL ttl_docs.purge() does not ask.
+ */
+bool		ttl_docs_purge_on = true;
+
+/*
+ * ttl_docs.purge_batch_size: the most documents that the purge deletes in one
+ * transaction.  It stops earlier when a batch takes long or writes much.
+ */
+int			ttl_docs_purge_batch_size = 1000;
+
+/*
+ * ttl_docs.purge_max_rate: the most documents that all workers together purge
+ * in a second; 0 is no limit.  A backlog that grows because of it is shown as
+ * "capped" in ttl_docs.stat_collections.
+ */
+int			ttl_docs_purge_max_rate = 0;
+
+/*
+ * ttl_docs.purge_naptime: how long a database is left alone after a worker has
+ * purged all there was.
+ */
+int			ttl_docs_purge_naptime = 1000;
+
+/*
+ * ttl_docs.purge_workers: how many workers may be at work at a time.  Each takes
+ * a slot of max_worker_processes while it runs.
+ */
+int			ttl_docs_purge_workers = 1;
 
 /*
  * ttl_docs.show_expired: lets a superuser look at the expired documents that
@@ -39,6 +71,69 @@ ttl_docs_guc_init(void)
 							INT_MAX,
 							PGC_SUSET,
 							GUC_UNIT_S | GUC_NOT_IN_SAMPLE,
+							NULL,
+							NULL,
+							NULL);
+
+	DefineCustomBoolVariable("ttl_docs.purge",
+							 "Purges expired documents in the background.",
+							 "Can be set for a database with ALTER DATABASE.",
+							 &ttl_docs_purge_on,
+							 true,
+							 PGC_SUSET,
+							 0,
+							 NULL,
+							 NULL,
+							 NULL);
+
+	DefineCustomIntVariable("ttl_docs.purge_batch_size",
+							"Sets the most documents that the purge deletes in one transaction.",
+							NULL,
+							&ttl_docs_purge_batch_size,
+							1000,
+							1,
+							PURGE_MAX_BATCH_SIZE,
+							PGC_SIGHUP,
+							0,
+							NULL,
+							NULL,
+							NULL);
+
+	DefineCustomIntVariable("ttl_docs.purge_max_rate",
+							"Sets the most documents that are purged in a second.",
+							"0 is no limit.",
+							&ttl_docs_purge_max_rate,
+							0,
+							0,
+							INT_MAX,
+							PGC_SIGHUP,
+							0,
+							NULL,
+							NULL,
+							NULL);
+
+	DefineCustomIntVariable("ttl_docs.purge_naptime",
+							"Sets the time between visits of the purge to a database.",
+							NULL,
+							&ttl_docs_purge_naptime,
+							1000,
+							10,
+							PURGE_MAX_NAPTIME,
+							PGC_SIGHUP,
+							GUC_UNIT_MS,
+							NULL,
+							NULL,
+							NULL);
+
+	DefineCustomIntVariable("ttl_docs.purge_workers",
+							"Sets the most workers that purge at a time.",
+							NULL,
+							&ttl_docs_purge_workers,
+							1,
+							1,
+							PURGE_MAX_WORKERS,
+							PGC_SIGHUP,
+							0,
 							NULL,
 							NULL,
 							NULL);

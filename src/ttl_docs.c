@@ -18,7 +18,7 @@
 
 PG_MODULE_MAGIC;
 
-PG_FUNCTION_INFO_V1(ttl_docs_assert_preloaded);
+PG_FUNCTION_INFO_V1(ttl_docs_begin_install);
 
 void		_PG_init(void);
 
@@ -40,6 +40,7 @@ _PG_init(void)
 	ttl_docs_instant_init();
 	ttl_docs_copy_init();
 	ttl_docs_quiet_init();
+	ttl_docs_purge_init();
 }
 
 /* Raises an error with the line to add, unless the library was preloaded. */
@@ -57,8 +58,10 @@ ttl_docs_require_preload(void)
 
 /* What CREATE EXTENSION calls first. */
 Datum
-ttl_docs_assert_preloaded(PG_FUNCTION_ARGS)
+ttl_docs_begin_install(PG_FUNCTION_ARGS)
 {
 	ttl_docs_require_preload();
+	/* the purge begins here, without a restart */
+	ttl_docs_note_change();
 	PG_RETURN_VOID();
 }

@@ -24,8 +24,8 @@
  *				system columns, document column, trigger, purge index.
  *
  * The parts: collection_*.c (metadata, its cache and its guards), access_*.c
- * (reads), write_*.c (writes); expiry.c and clock.c are what all of them
- * judge by.  src/README.md tells how they work together.
+ * (reads), write_*.c (writes), purge_*.c (the way off the disk, with a header
+ * of its own, purge.h); expiry.c and clock.c are what all of them judge by.  src/README.md tells how they work together.
  *
  *-------------------------------------------------------------------------
  */
@@ -34,9 +34,11 @@
 
 #include "access/attnum.h"
 #include "access/htup.h"
+#include "commands/trigger.h"
 #include "datatype/timestamp.h"
 #include "executor/execdesc.h"
 #include "fmgr.h"
+#include "nodes/execnodes.h"
 #include "nodes/bitmapset.h"
 #include "nodes/parsenodes.h"
 #include "storage/itemptr.h"
@@ -128,13 +130,19 @@ typedef struct LiveQuery LiveQuery;
 extern void ttl_docs_require_preload(void);
 
 /* guc.c */
-extern bool ttl_docs_show_expired;
 extern int	ttl_docs_clock_offset;
+extern bool ttl_docs_purge_on;
+extern int	ttl_docs_purge_batch_size;
+extern int	ttl_docs_purge_max_rate;
+extern int	ttl_docs_purge_naptime;
+extern int	ttl_docs_purge_workers;
+extern bool ttl_docs_show_expired;
 extern void ttl_docs_guc_init(void);
 
 /* clock.c */
 extern TimestampTz ttl_docs_clock(void);
 extern TimestampTz ttl_docs_shifted(TimestampTz time);
+extern int64 ttl_docs_elapsed(void);
 
 /* expiry.c */
 extern TimestampTz ttl_docs_due(TimestampTz ts, int32 ttl);
@@ -283,17 +291,62 @@ extern void ttl_docs_quiet_init(void);
 extern bool ttl_docs_nothing_expired(Relation rel, const Collection *collection,
 									 TimestampTz clock);
 extern void ttl_docs_note_foreign_stamp(void);
+extern uint64 ttl_docs_stamp_generation(void);
 
-/* write_delete.c */
+/* row_delete.c */
 typedef enum DeleteResult
 {
 	DELETE_DONE,				/* deleted, its triggers and actions fired */
 	DELETE_CHANGED,				/* somebody else was faster: look again */
+	DELETE_BUSY,				/* somebody else has it locked */
 	DELETE_REFUSED				/* a trigger, or this very command, keeps it */
 } DeleteResult;
+
+typedef struct RowDeleter
+{
+	Relation	rel;
+	EState	   *estate;
+	ResultRelInfo *relinfo;
+	ResultRelInfo *root;		/* whose statement triggers fire, if another's */
+	EPQState	epqstate;
+	TransitionCaptureState *transition;
+	bool		fires_statement;
+	bool		fires_before;	/* row triggers other than ours */
+	bool		fires_after;
+	bool		one_query;		/* all rows in one trigger query, */
+	bool		query_is_open;	/* which has begun */
+	bool		has_trigger_query;	/* and core knows of */
+} RowDeleter;
+extern void ttl_docs_begin_deletes(RowDeleter *deleter, Relation rel, Relation root);
+extern DeleteResult ttl_docs_delete_row(RowDeleter *deleter, ItemPointer tid,
+										CommandId cid, bool wait);
+extern void ttl_docs_end_deletes(RowDeleter *deleter);
+extern bool ttl_docs_is_purging(void);
+extern void ttl_docs_begin_purging(void);
+extern void ttl_docs_end_purging(void);
+
+/* as_owner.c */
+typedef struct OwnerSwitch
+{
+	Oid			user;
+	int			sec_context;
+	int			nest_level;
+} OwnerSwitch;
+extern void ttl_docs_become_owner(Relation rel, OwnerSwitch *before);
+extern void ttl_docs_become_caller(const OwnerSwitch *before);
+
+/* write_delete.c */
 extern DeleteResult ttl_docs_delete_expired(Relation rel,
 											const Collection *collection,
 											ItemPointer tid);
-extern bool ttl_docs_is_purging(void);
+
+/* purge_due.c; the rest of the purge is in purge.h */
+struct PurgeTable;
+extern void ttl_docs_note_document(struct PurgeTable **entry, Oid relid,
+								   const Collection *collection, int64 slot);
+extern void ttl_docs_note_change(void);
+
+/* purge_launcher.c */
+extern void ttl_docs_purge_init(void);
 
 #endif							/* TTL_DOCS_H */

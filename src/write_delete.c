@@ -5,11 +5,10 @@
  *		to a delete.
  *
  * The row is locked first and judged again: two sessions can want the same key,
- * and the one that comes second must see what the first has done.  Then BEFORE
- * ROW triggers, the delete, AFTER ROW triggers and foreign key actions, in a
- * trigger query of its own, so that they are through before the new document is
- * in.  (A cascade that ran later would take the new document's children.)
- * Constraint triggers that are deferred stay so.
+ * and the one that comes second must see what the first has done.  Then it is
+ * deleted with its row triggers and foreign key actions (row_delete.c), which are
+ * through before the new document is in: a cascade that ran later would take the
+ * new document's children.  Constraint triggers that are deferred stay so.
  *
  * Rights.  Triggers run as whoever writes, as they do for a DELETE; the delete
  * itself asks for no right, because to the writer the document is not there.
@@ -23,27 +22,19 @@
  */
 #include "postgres.h"
 
-#include "access/table.h"
 #include "access/tableam.h"
 #include "access/xact.h"
-#include "commands/trigger.h"
 #include "executor/executor.h"
-#include "fmgr.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
 #include "ttl_docs.h"
-
-PG_FUNCTION_INFO_V1(ttl_docs_purging);
-
-static int	purging_depth = 0;
 
 static CommandId command_id(void);
 static DeleteResult lock_expired(Relation rel, const Collection *collection,
 								 ItemPointer tid);
 static DeleteResult delete_purging(Relation rel, ItemPointer tid);
 static void tell_context(void *arg);
-static DeleteResult delete_row(Relation rel, ItemPointer tid);
 
 /*
  * Deletes a document if it is expired by the clock.
@@ -57,22 +48,6 @@ ttl_docs_delete_expired(Relation rel, const Collection *collection,
 	if (result == DELETE_DONE)
 		result = delete_purging(rel, tid);
 	return result;
-}
-
-bool
-ttl_docs_is_purging(void)
-{
-	return purging_depth > 0;
-}
-
-/*
- * purging()
- */
-Datum
-ttl_docs_purging(PG_FUNCTION_ARGS)
-{
-	ttl_docs_require_preload();
-	PG_RETURN_BOOL(purging_depth > 0);
 }
 
 /*
@@ -137,14 +112,22 @@ delete_purging(Relation rel, ItemPointer tid)
 	context.arg = RelationGetRelationName(rel);
 	context.previous = error_context_stack;
 	error_context_stack = &context;
-	purging_depth++;
+	ttl_docs_begin_purging();
 	PG_TRY();
 	{
-		result = delete_row(rel, tid);
+		RowDeleter	deleter;
+
+		PushActiveSnapshot(GetLatestSnapshot());
+		ttl_docs_begin_deletes(&deleter, rel, NULL);
+		/* we have it locked, so whatever else it is, a trigger has done it */
+		if (ttl_docs_delete_row(&deleter, tid, command_id(), true) == DELETE_DONE)
+			result = DELETE_DONE;
+		ttl_docs_end_deletes(&deleter);
+		PopActiveSnapshot();
 	}
 	PG_FINALLY();
 	{
-		purging_depth--;
+		ttl_docs_end_purging();
 	}
 	PG_END_TRY();
 	error_context_stack = context.previous;
@@ -155,55 +138,4 @@ static void
 tell_context(void *arg)
 {
 	errcontext("deletion of an expired document of \"%s\"", (char *) arg);
-}
-
-/* The delete itself, with row triggers and foreign key actions. */
-static DeleteResult
-delete_row(Relation rel, ItemPointer tid)
-{
-	EState	   *estate = CreateExecutorState();
-	MemoryContext caller = MemoryContextSwitchTo(estate->es_query_cxt);
-	ResultRelInfo *relinfo = makeNode(ResultRelInfo);
-	TransitionCaptureState *transition;
-	EPQState	epqstate;
-	TM_FailureData failure;
-	DeleteResult result = DELETE_REFUSED;
-
-	CheckCmdReplicaIdentity(rel, CMD_DELETE);
-	PushActiveSnapshot(GetLatestSnapshot());
-	InitResultRelInfo(relinfo, rel, 1, NULL, 0);
-	estate->es_snapshot = GetActiveSnapshot();
-	estate->es_output_cid = command_id();
-	compat_EvalPlanQualInit(&epqstate, estate);
-	AfterTriggerBeginQuery();
-	transition = MakeTransitionCaptureState(rel->trigdesc, RelationGetRelid(rel),
-											CMD_DELETE);
-
-	if (relinfo->ri_TrigDesc == NULL ||
-		!relinfo->ri_TrigDesc->trig_delete_before_row ||
-		compat_ExecBRDeleteTriggers(estate, &epqstate, relinfo, tid))
-	{
-		switch (table_tuple_delete(rel, tid, estate->es_output_cid,
-								   estate->es_snapshot, InvalidSnapshot, true,
-								   &failure, false))
-		{
-			case TM_Ok:
-				ExecARDeleteTriggers(estate, relinfo, tid, NULL, transition, false);
-				result = DELETE_DONE;
-				break;
-			default:
-				/* we have it locked, so a BEFORE trigger did something to it */
-				break;
-		}
-	}
-
-	AfterTriggerEndQuery(estate);
-	EvalPlanQualEnd(&epqstate);
-	ExecCloseResultRelations(estate);
-	ExecResetTupleTable(estate->es_tupleTable, false);
-	estate->es_snapshot = InvalidSnapshot;
-	MemoryContextSwitchTo(caller);
-	FreeExecutorState(estate);
-	PopActiveSnapshot();
-	return result;
 }

@@ -116,6 +116,13 @@ ttl_docs_note_foreign_stamp(void)
 	pg_atomic_fetch_add_u64(&foreign_stamps->writers, 1);
 }
 
+/* Counts the commits of such transactions, since the server started. */
+uint64
+ttl_docs_stamp_generation(void)
+{
+	return pg_atomic_read_u64(&foreign_stamps->generation);
+}
+
 static void
 count_generation(XactEvent event, void *arg)
 {
@@ -161,7 +168,7 @@ ttl_docs_nothing_expired(Relation rel, const Collection *collection,
 	if (pg_atomic_read_u64(&foreign_stamps->writers) > 0)
 		return false;
 
-	generation = pg_atomic_read_u64(&foreign_stamps->generation);
+	generation = ttl_docs_stamp_generation();
 	last = ttl_docs_quiet_look(relid);
 	if (last != NULL && last->when != DT_NOBEGIN &&
 		last->generation == generation &&

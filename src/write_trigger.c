@@ -54,6 +54,7 @@ typedef struct WriteState
 	Collection	collection;
 	bool		keeps_insert_stamps;	/* a restore */
 	KeyProbe   *keys;
+	struct PurgeTable *purge;	/* where the purge keeps the table, or NULL */
 } WriteState;
 
 static WriteState *write_state(FunctionCallInfo fcinfo, TriggerData *trigdata);
@@ -344,6 +345,8 @@ stamp(WriteState *state, Relation rel, HeapTuple tuple, TimestampTz ts,
 	values[2] = Int64GetDatum(slot);
 	if (ttl_docs_clock_offset != 0)
 		ttl_docs_note_foreign_stamp();
+	if (!nulls[2])
+		ttl_docs_note_document(&state->purge, state->relid, collection, slot);
 	return heap_modify_tuple_by_cols(tuple, RelationGetDescr(rel), 3, columns,
 									 values, nulls);
 }

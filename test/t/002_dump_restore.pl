@@ -23,7 +23,11 @@ my $dir = PostgreSQL::Test::Utils::tempdir();
 # - parents/children: a live child of an expired parent, and an expired child
 #   whose parent is gone;
 # - parts: a partitioned collection.
-$node->safe_psql('postgres', 'CREATE DATABASE source');
+$node->safe_psql(
+	'postgres', q{
+	CREATE DATABASE source;
+	ALTER DATABASE source SET ttl_docs.purge = off;
+});
 $node->safe_psql(
 	'source', q{
 	CREATE EXTENSION ttl_docs;

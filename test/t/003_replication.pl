@@ -1,5 +1,5 @@
 # A standby filters by itself and follows changes of the settings at once; a
-# subscriber gets the stamps of its publisher.
+# subscriber gets the stamps of its publisher.  Nothing is purged meanwhile.
 
 use strict;
 use warnings;
@@ -10,7 +10,7 @@ use Test::More;
 
 my $primary = PostgreSQL::Test::Cluster->new('primary');
 $primary->init(allows_streaming => 'logical');
-$primary->append_conf('postgresql.conf', "shared_preload_libraries = 'ttl_docs'");
+$primary->append_conf('postgresql.conf', "shared_preload_libraries = 'ttl_docs'\nttl_docs.purge = off");
 $primary->start;
 $primary->safe_psql(
 	'postgres', q{
@@ -71,7 +71,7 @@ $primary->safe_psql(
 
 my $subscriber = PostgreSQL::Test::Cluster->new('subscriber');
 $subscriber->init;
-$subscriber->append_conf('postgresql.conf', "shared_preload_libraries = 'ttl_docs'");
+$subscriber->append_conf('postgresql.conf', "shared_preload_libraries = 'ttl_docs'\nttl_docs.purge = off");
 $subscriber->start;
 $subscriber->safe_psql(
 	'postgres', q{

@@ -1,0 +1,407 @@
+/*-------------------------------------------------------------------------
+ *
+ * purge.h
+ *		What the parts of the purge know of one another.
+ *
+ * Vocabulary, on top of that of ttl_docs.h:
+ *
+ * launcher		the one process that decides when to send a worker where.
+ * worker		a process that visits one database, for some two seconds.
+ * visit		from a worker's start to its end.
+ * table		a plain table of a collection: the collection itself, or one
+ *				of its leaf partitions.  What is purged are tables.
+ * pass			the way from the first expired document of a table to the last.
+ * candidate	an entry of the purge index that a pass has found.
+ * batch		candidates that are judged again and deleted in a transaction.
+ * due			when it is time to look at a table, or to visit a database.
+ * hold			a reason not to purge a collection at all.
+ * trouble		a reason why a document, or a table, could not be purged.
+ * quarantine	the documents that could not be deleted, to be tried later.
+ *
+ * All times are on the clock of clock.c, as it goes for the server.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef TTL_DOCS_PURGE_H
+#define TTL_DOCS_PURGE_H
+
+#include "port/atomics.h"
+#include "storage/block.h"
+#include "storage/latch.h"
+#include "storage/lwlock.h"
+
+#include "ttl_docs.h"
+
+/* limits of settings */
+#define PURGE_MAX_WORKERS		32
+#define PURGE_MAX_BATCH_SIZE	100000
+#define PURGE_MAX_NAPTIME		3600000 /* milliseconds */
+
+#define PURGE_ERROR_LENGTH		256
+/* a visit is over after that, so that nobody waits for a worker for long */
+#define PURGE_VISIT_TIME		(2 * USECS_PER_SEC)
+/* what nobody will tell us of is looked at so often */
+#define PURGE_ROUND_TIME		(300 * USECS_PER_SEC)
+
+/* In the order in which they are shown: the first that applies */
+typedef enum PurgeState
+{
+	PURGE_IDLE,					/* nothing is expired */
+	PURGE_WORKING,				/* something is, and is being purged */
+	PURGE_CAPPED,				/* and waits because of purge_max_rate */
+	PURGE_WAITING,				/* and is locked by others */
+	PURGE_TROUBLE,				/* the table cannot be purged, see the error */
+	PURGE_NO_INDEX,				/* it cannot be found */
+	/* holds */
+	PURGE_BLOCKED,				/* a trigger would run with a superuser's rights */
+	PURGE_SUBSCRIBED,			/* the publisher does it */
+	PURGE_CLOCK_JUMP,
+	PURGE_RESTORED,
+	PURGE_PAUSED
+} PurgeState;
+
+#define PURGE_IS_HOLD(state)	((state) >= PURGE_BLOCKED)
+
+/* A place in the purge index: before the entry of that slot and row */
+typedef struct PurgePosition
+{
+	int64		slot;
+	ItemPointerData tid;
+} PurgePosition;
+
+/* The two ranges of the purge index, see expiry.c */
+typedef enum SlotRange
+{
+	RANGE_INHERITING,
+	RANGE_OWN,
+	RANGE_COUNT
+} SlotRange;
+
+/*
+ * How far the purge of a table has come.  It holds as long as everything that
+ * it was recorded under stays the same.
+ */
+typedef struct PurgeProgress
+{
+	bool		is_set;
+	/* recorded under */
+	Oid			root;
+	CollectionSettings settings;
+	Oid			index;
+	Oid			index_file;
+	uint64		generation;		/* of stamps that the clock did not give */
+	TimestampTz clock;			/* later than now: the clock has gone back */
+	/* recorded */
+	PurgePosition next[RANGE_COUNT];
+	BlockNumber next_block;		/* the same for a BRIN index */
+	bool		left[RANGE_COUNT];	/* something was left before that, */
+	PurgePosition first_left[RANGE_COUNT];	/* from here on, */
+	TimestampTz revisit_at;		/* until then */
+	int			revisits;		/* in vain so far, in a row */
+} PurgeProgress;
+
+/* What the trouble of a document or a table was */
+typedef struct PurgeError
+{
+	int			sqlstate;
+	char		message[PURGE_ERROR_LENGTH];
+} PurgeError;
+
+typedef struct PurgeTableKey
+{
+	Oid			database;
+	Oid			relid;
+} PurgeTableKey;
+
+/*
+ * A table in shared memory.  due is lowered by whoever knows of something
+ * earlier.  Everything else is read and written under the lock; progress only
+ * by the worker that has claimed the table.
+ *
+ * An entry may go when its table is gone, and be used for another one.  A
+ * session that still points to it can do no more than lower the due of that.
+ */
+typedef struct PurgeTable
+{
+	PurgeTableKey key;			/* must be first */
+	pg_atomic_uint64 due;
+	Oid			root;
+	int			claimed_by;		/* pid of a worker, or 0 */
+	TimestampTz visited;
+	PurgeProgress progress;
+	int64		accepted_jump;	/* of the clock, by resume_purge() */
+	/* trouble */
+	int			failures;		/* of the table itself, in a row */
+	int			quarantined;
+	int64		unquarantined;	/* and what found no room there */
+	bool		has_error;
+	PurgeError	error;
+	TimestampTz error_at;
+	TimestampTz logged_at;
+	/* pace */
+	TimestampTz older_since;	/* the oldest document gets older since then */
+	int64		last_age;		/* of the oldest, microseconds */
+	/* statistics */
+	PurgeState	state;
+	int64		backlog;
+	TimestampTz oldest;			/* due time of the oldest in the backlog */
+	TimestampTz counted;		/* when the backlog was counted */
+	int64		purged;
+	int64		batches;
+	TimestampTz last_purge;
+} PurgeTable;
+
+/* A database in shared memory; the same rules */
+typedef struct PurgeDatabase
+{
+	Oid			database;		/* must be first */
+	pg_atomic_uint64 due;
+	pg_atomic_uint32 must_list; /* collections came or changed */
+	TimestampTz visited;
+	TimestampTz keep_out_until; /* somebody wants it without a worker */
+	bool		can_connect;
+	bool		is_off;			/* ttl_docs.purge is off in it */
+	bool		has_more;		/* the last visit ended for lack of time, */
+	int			tables_left;	/* with work left in so many tables */
+	int			failures;		/* visits that ended in an error, in a row */
+} PurgeDatabase;
+
+/* A worker, from when it is asked for */
+typedef struct PurgeWorkerSlot
+{
+	Oid			database;		/* InvalidOid = free */
+	uint64		generation;
+	int			pid;			/* 0 = not started yet */
+	TimestampTz asked;
+	bool		must_leave;
+} PurgeWorkerSlot;
+
+typedef struct PurgeShared
+{
+	LWLock	   *lock;
+	Latch	   *launcher_latch; /* NULL while there is none */
+	int			launcher_pid;
+	pg_atomic_uint64 wakes_at;	/* until when the launcher sleeps */
+	pg_atomic_uint64 clock_base;	/* clock minus elapsed time, as it should be */
+	pg_atomic_uint32 must_read_databases;	/* for the launcher */
+	bool		tables_overflow;	/* not every table has an entry */
+	int64		rate_free_at;	/* when, on the time that has passed,
+								 * purge_max_rate allows the next batch */
+	uint64		worker_generation;
+	PurgeWorkerSlot workers[PURGE_MAX_WORKERS];
+} PurgeShared;
+
+/* purge_shmem.c */
+extern PurgeShared *ttl_docs_purge;
+extern void ttl_docs_purge_shmem_init(void);
+extern PurgeDatabase *ttl_docs_purge_database(Oid database, bool create);
+extern PurgeTable *ttl_docs_purge_table(Oid relid, Oid root);
+extern void ttl_docs_forget_table(PurgeTable *table);
+extern List *ttl_docs_purge_tables(Oid database);
+extern void ttl_docs_forget_database(Oid database);
+extern List *ttl_docs_purge_databases(void);
+extern bool ttl_docs_lower_due(pg_atomic_uint64 *due, TimestampTz when);
+extern TimestampTz ttl_docs_read_due(pg_atomic_uint64 *due);
+extern void ttl_docs_wake_launcher(TimestampTz when);
+
+/* purge_due.c */
+extern void ttl_docs_purge_due_init(void);
+extern void ttl_docs_count_purged(PurgeTable *table, int rows);
+extern void ttl_docs_count_purged_at_commit(PurgeTable *table, int rows);
+
+/* purge_quarantine.c */
+extern Size ttl_docs_quarantine_size(void);
+extern void ttl_docs_quarantine_startup(void);
+extern bool ttl_docs_is_quarantined(const PurgeTable *table, ItemPointer tid);
+extern bool ttl_docs_quarantine(PurgeTable *table, ItemPointer tid,
+								TimestampTz clock);
+extern void ttl_docs_unquarantine(PurgeTable *table, ItemPointer tid);
+extern void ttl_docs_unquarantine_all(PurgeTable *table);
+extern TimestampTz ttl_docs_quarantine_due(const PurgeTable *table);
+extern int	ttl_docs_quarantined_due(const PurgeTable *table, TimestampTz clock,
+									 int max, ItemPointerData *tids);
+
+/* purge_hold.c */
+extern PurgeState ttl_docs_purge_hold(Relation rel, const Collection *collection,
+									  const PurgeTable *table, char **detail);
+extern PurgeState ttl_docs_settings_hold(Oid root, const CollectionSettings *settings);
+extern const char *ttl_docs_purge_state_name(PurgeState state);
+extern const char *ttl_docs_purge_state_hint(PurgeState state);
+extern void ttl_docs_observe_clock(void);
+extern int64 ttl_docs_clock_jump(void);
+
+/* purge_find.c */
+typedef enum CandidateFate
+{
+	CANDIDATE_OPEN,
+	CANDIDATE_BUSY,				/* locked, or not committed */
+	CANDIDATE_POISON,			/* cannot be deleted, and is in quarantine */
+	CANDIDATE_NO_ROOM,			/* the same, but there was no room in it */
+	CANDIDATE_RELEASED			/* was in quarantine, and is deleted now */
+} CandidateFate;
+
+typedef struct Candidate
+{
+	int64		slot;
+	ItemPointerData tid;
+	uint8		fate;
+} Candidate;
+
+/* What a look at the purge index has found, in the order of their due time */
+typedef struct Candidates
+{
+	Candidate  *items;
+	int			count;
+	int			done;			/* of these */
+	bool		is_complete;	/* there are no more */
+	bool		by_row;			/* tid is of the row, not of its index entry */
+	PurgePosition end[RANGE_COUNT]; /* where the next look begins */
+	BlockNumber end_block;
+	TimestampTz next_due;		/* of what is not expired yet */
+	int64		backlog;		/* how many there are in all; -1 = not counted */
+	int32		default_ttl;	/* that the due times of items go by */
+} Candidates;
+
+extern void ttl_docs_reset_progress(PurgeProgress *progress, Relation index,
+									const Collection *collection,
+									TimestampTz clock);
+extern bool ttl_docs_progress_holds(const PurgeProgress *progress, Relation index,
+									const Collection *collection,
+									TimestampTz clock);
+extern void ttl_docs_rewind_progress(PurgeProgress *progress, TimestampTz due);
+extern void ttl_docs_find_candidates(Relation rel, Relation index,
+									 const Collection *collection,
+									 const PurgeProgress *progress,
+									 TimestampTz clock, int max, bool count,
+									 Candidates *found);
+extern SlotRange ttl_docs_slot_range(int64 slot);
+extern TimestampTz ttl_docs_slot_due(int64 slot, int32 default_ttl);
+
+/* purge_batch.c */
+typedef enum BatchEnd
+{
+	BATCH_DONE,
+	BATCH_TABLE_BUSY,			/* somebody has locked the table */
+	BATCH_TABLE_GONE,			/* it is no collection any more */
+	BATCH_HELD,					/* and why: state */
+	BATCH_STALE					/* the table was rewritten: find anew */
+} BatchEnd;
+
+typedef struct PurgeBatch
+{
+	/* given */
+	PurgeTable *table;			/* NULL if it has no place in shared memory */
+	Oid			relid;
+	MemoryContext context;		/* of the outcomes */
+	bool		waits_for_table;
+	bool		by_row;			/* as in Candidates */
+	bool		skips_quarantined;
+	Oid			index;			/* as the candidates were found; InvalidOid = */
+	Oid			index_file;		/* whatever it is now */
+	Candidate  *candidates;
+	int			count;
+	TimestampTz instant;		/* DT_NOEND = the clock */
+	int64		time_limit;		/* microseconds */
+	/* at work, and after an error */
+	bool		has_started;	/* the table is all right */
+	int			current;		/* the candidate at work; -1 = none of them */
+	ItemPointerData current_tid;	/* its row */
+	BlockNumber nblocks;
+	/* result */
+	BatchEnd	end;
+	PurgeState	state;			/* BATCH_HELD: why, and what more there is */
+	char	   *detail;			/* to say */
+	int			consumed;		/* of the candidates */
+	int			deleted;
+	List	   *outcomes;		/* RowOutcome, of those that stay */
+} PurgeBatch;
+
+/* What became of a candidate that is still there */
+typedef struct RowOutcome
+{
+	int			candidate;
+	CandidateFate fate;
+	ItemPointerData tid;
+	TimestampTz until;			/* CANDIDATE_OPEN: it expires only then */
+} RowOutcome;
+
+extern void ttl_docs_run_batch(PurgeBatch *batch);
+
+/* purge_pass.c */
+typedef void (*PurgeWork) (void *arg);
+
+/*
+ * Runs a piece of work in a transaction of its own, with an active snapshot, and
+ * commits it.  Returns false on error, which is then undone and in *error.
+ */
+typedef bool (*PurgeRunner) (PurgeWork work, void *arg, PurgeError *error);
+
+typedef struct TablePass
+{
+	/* given */
+	PurgeTable *table;			/* NULL if it has no place in shared memory */
+	Oid			relid;
+	char	   *name;			/* once it is known */
+	MemoryContext context;
+	PurgeRunner run;
+	bool		foreground;		/* CALL purge(): all there is, and waits */
+	bool		in_block;		/* it is committed later, or not at all */
+	TimestampTz instant;		/* what had expired by then; DT_NOEND = the clock */
+	TimestampTz told;			/* the due time that made us look */
+	int64		time_limit;		/* of a batch */
+	int			row_limit;		/* of a batch */
+	/* how far it is */
+	PurgeProgress progress;
+	bool		is_main;		/* no longer at the quarantine */
+	bool		has_candidates;
+	Candidates	candidates;
+	int			find_limit;
+	int			batch_limit;	/* shrinks where there is trouble */
+	int64		left;			/* documents that were left, and why */
+	bool		found_busy;
+	bool		found_no_room;
+	/* of the last step */
+	BatchEnd	look_end;
+	int			deleted;
+	bool		deletes;		/* it was a batch, not a look */
+	/* in all */
+	int64		total_deleted;
+	int64		total_refused;
+	PurgeError	error;			/* the last one */
+	bool		has_error;
+	/* at its end */
+	bool		has_ended;
+	bool		is_gone;		/* there is no such table any more */
+	PurgeState	state;
+	char	   *detail;
+	TimestampTz due;			/* when to look again */
+} TablePass;
+
+extern void ttl_docs_begin_pass(TablePass *pass);
+extern bool ttl_docs_step_pass(TablePass *pass);
+extern void ttl_docs_end_pass(TablePass *pass, bool capped);
+
+/* purge_pace.c */
+extern void ttl_docs_observe_load(void);
+extern int	ttl_docs_pace_rows(void);
+extern int64 ttl_docs_pace_time(void);
+extern int64 ttl_docs_pace_pause(const PurgeTable *table, int64 batch_time);
+extern void ttl_docs_note_oldest(PurgeTable *table, TimestampTz clock);
+extern void ttl_docs_take_rate(int rows);
+extern int64 ttl_docs_rate_wait(void);
+
+/* purge_worker.c */
+#define PURGE_WORKER_FUNCTION	"ttl_docs_worker_main"
+extern PGDLLEXPORT void ttl_docs_worker_main(Datum arg);
+extern void ttl_docs_keep_error(PurgeError *error);
+extern List *ttl_docs_collection_tables(Oid root);
+extern List *ttl_docs_all_collections(void);
+
+/* purge_launcher.c */
+#define PURGE_LAUNCHER_FUNCTION "ttl_docs_launcher_main"
+extern PGDLLEXPORT void ttl_docs_launcher_main(Datum arg);
+
+/* purge_database.c */
+extern void ttl_docs_purge_database_init(void);
+
+#endif							/* TTL_DOCS_PURGE_H */

@@ -1,0 +1,365 @@
+/*-------------------------------------------------------------------------
+ *
+ * purge_batch.c
+ *		Deletes a batch of candidates.
+ *
+ * The caller has a transaction (or subtransaction) and an active snapshot, and
+ * undoes it on error.  The batch then says at which candidate it was.
+ *
+ * Each candidate is looked up and judged again: the very row version that is
+ * deleted has to be expired.  The look goes by a dirty snapshot, which shows
+ * what nobody has committed yet.  So there are no surprises: a row is there and
+ * nobody is at it, or somebody is (it is busy, and left), or it is gone for
+ * good.  A row that was renewed has another version, which is live.
+ *
+ * Locks.  The table is locked as by a DELETE, but a worker does not wait for it,
+ * nor for a row: table_tuple_delete() does not wait either, and where BEFORE ROW
+ * triggers want the row locked first, it is, or it is busy.  What a cascade
+ * waits for is bounded by lock_timeout (purge_worker.c).  Partitions are locked
+ * after the partitioned table, as everybody does it.
+ *
+ * Rights.  Triggers run as the owner of the table (as_owner.c).  Constraint
+ * triggers that are deferred are made immediate before that: at the end of the
+ * transaction they would run as somebody else, and an error then would not tell
+ * which document it comes from.
+ *
+ * A batch ends when it has taken its time or written much, besides when it is
+ * through with its candidates.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "access/tableam.h"
+#include "access/xact.h"
+#include "access/xlog.h"
+#include "catalog/catalog.h"
+#include "catalog/pg_class.h"
+#include "commands/trigger.h"
+#include "executor/instrument.h"
+#include "executor/tuptable.h"
+#include "miscadmin.h"
+#include "replication/message.h"
+#include "storage/bufmgr.h"
+#include "storage/lmgr.h"
+#include "utils/json.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+#include "utils/syscache.h"
+
+#include "purge.h"
+
+/* WAL that a batch may write before it ends */
+#define MAX_BATCH_BYTES		(4 * 1024 * 1024)
+/* without triggers, documents are quick: no need to look at the time so often */
+#define ROWS_PER_LOOK		16
+
+static Relation open_locked(Oid relid, bool wait, BatchEnd *end);
+static void delete_candidates(PurgeBatch *batch, Relation rel, Relation root,
+							  const Collection *collection);
+static void tell_decoding(Relation rel);
+static void fire_deferred_now(void);
+static void judge_and_delete(PurgeBatch *batch, RowDeleter *deleter,
+							 const Collection *collection,
+							 const ExpiryBounds *bounds,
+							 struct IndexFetchTableData *fetch,
+							 TupleTableSlot *row);
+static bool fetch_row(PurgeBatch *batch, Relation rel, ItemPointer tid,
+					  struct IndexFetchTableData *fetch, Snapshot dirty,
+					  TupleTableSlot *row);
+static Oid	index_file(Oid index);
+static bool lock_row(Relation rel, ItemPointer tid, CommandId cid,
+					 TupleTableSlot *row, DeleteResult *result);
+static void leave(PurgeBatch *batch, CandidateFate fate, ItemPointer tid,
+				  TimestampTz until);
+
+/*
+ * Deletes what is expired of the candidates, and says what became of the
+ * others.
+ */
+void
+ttl_docs_run_batch(PurgeBatch *batch)
+{
+	Relation	rel;
+	Relation	root = NULL;
+	Collection	collection;
+
+	batch->consumed = batch->deleted = 0;
+	batch->current = -1;
+	batch->has_started = false;
+	batch->outcomes = NIL;
+	batch->end = BATCH_DONE;
+
+	if (!ttl_docs_collection(batch->relid, &collection))
+	{
+		batch->end = BATCH_TABLE_GONE;
+		return;
+	}
+	if (collection.root != batch->relid)
+	{
+		root = open_locked(collection.root, batch->waits_for_table, &batch->end);
+		if (root == NULL)
+			return;
+	}
+	rel = open_locked(batch->relid, batch->waits_for_table, &batch->end);
+	if (rel == NULL)
+		return;
+
+	/* what was known before the lock may be over */
+	if (!ttl_docs_collection(batch->relid, &collection) ||
+		(root != NULL && RelationGetRelid(root) != collection.root))
+		batch->end = BATCH_TABLE_GONE;
+	else
+	{
+		batch->state = ttl_docs_purge_hold(rel, &collection, batch->table,
+										   &batch->detail);
+		if (PURGE_IS_HOLD(batch->state))
+			batch->end = BATCH_HELD;
+		else if (OidIsValid(batch->index) &&
+				 (ttl_docs_purge_index(rel, collection.settings.indexing) != batch->index ||
+				  index_file(batch->index) != batch->index_file))
+			batch->end = BATCH_STALE;
+		else
+			delete_candidates(batch, rel, root != NULL ? root : rel, &collection);
+	}
+	table_close(rel, NoLock);
+	if (root != NULL)
+		table_close(root, NoLock);
+}
+
+/* Opens a table with the lock of a DELETE, which is kept; or says why not. */
+static Relation
+open_locked(Oid relid, bool wait, BatchEnd *end)
+{
+	Relation	rel;
+
+	if (wait)
+		LockRelationOid(relid, RowExclusiveLock);
+	else if (!ConditionalLockRelationOid(relid, RowExclusiveLock))
+	{
+		*end = BATCH_TABLE_BUSY;
+		return NULL;
+	}
+	rel = try_table_open(relid, NoLock);
+	if (rel == NULL)
+		*end = BATCH_TABLE_GONE;
+	return rel;
+}
+
+static void
+delete_candidates(PurgeBatch *batch, Relation rel, Relation root,
+				  const Collection *collection)
+{
+	ExpiryBounds bounds = ttl_docs_bounds(&collection->settings,
+										  batch->instant == DT_NOEND ?
+										  ttl_docs_clock() : batch->instant);
+	int64		deadline = ttl_docs_elapsed() + batch->time_limit;
+	uint64		wal_before = pgWalUsage.wal_bytes;
+	struct IndexFetchTableData *fetch = table_index_fetch_begin(rel);
+	TupleTableSlot *row = table_slot_create(rel, NULL);
+	OwnerSwitch before;
+	RowDeleter	deleter;
+
+	tell_decoding(rel);
+	fire_deferred_now();
+	ttl_docs_become_owner(rel, &before);
+	ttl_docs_begin_purging();
+	PG_TRY();
+	{
+		ttl_docs_begin_deletes(&deleter, rel, root);
+		batch->nblocks = RelationGetNumberOfBlocks(rel);
+		batch->has_started = true;
+		for (batch->current = 0; batch->current < batch->count; batch->current++)
+		{
+			CHECK_FOR_INTERRUPTS();
+			judge_and_delete(batch, &deleter, collection, &bounds, fetch, row);
+			batch->consumed++;
+			if ((batch->consumed % ROWS_PER_LOOK == 0 || deleter.fires_before ||
+				 deleter.fires_after) &&
+				(ttl_docs_elapsed() >= deadline ||
+				 pgWalUsage.wal_bytes - wal_before >= MAX_BATCH_BYTES))
+				break;
+		}
+		/* what statement triggers do is no single document's fault */
+		batch->current = -1;
+		ttl_docs_end_deletes(&deleter);
+	}
+	PG_FINALLY();
+	{
+		ttl_docs_end_purging();
+	}
+	PG_END_TRY();
+	ttl_docs_become_caller(&before);
+	ExecDropSingleTupleTableSlot(row);
+	table_index_fetch_end(fetch);
+}
+
+/*
+ * Consumers of logical decoding get a message before the deletes of a batch, in
+ * the same transaction: prefix "ttl_docs", and a JSON object that names the
+ * table.
+ */
+static void
+tell_decoding(Relation rel)
+{
+	StringInfoData message;
+
+	if (!XLogLogicalInfoActive() || !RelationIsLogicallyLogged(rel))
+		return;
+	initStringInfo(&message);
+	appendStringInfoString(&message, "{\"purge\": ");
+	escape_json(&message, ttl_docs_quoted_name(RelationGetRelid(rel)));
+	appendStringInfo(&message, ", \"table\": %u}", RelationGetRelid(rel));
+	compat_LogLogicalMessage(TTL_DOCS_EXTENSION, message.data, message.len);
+	pfree(message.data);
+}
+
+/* SET CONSTRAINTS ALL IMMEDIATE */
+static void
+fire_deferred_now(void)
+{
+	ConstraintsSetStmt *stmt = makeNode(ConstraintsSetStmt);
+
+	stmt->constraints = NIL;
+	stmt->deferred = false;
+	AfterTriggerSetState(stmt);
+}
+
+/* Deals with the current candidate. */
+static void
+judge_and_delete(PurgeBatch *batch, RowDeleter *deleter,
+				 const Collection *collection, const ExpiryBounds *bounds,
+				 struct IndexFetchTableData *fetch, TupleTableSlot *row)
+{
+	Candidate  *candidate = &batch->candidates[batch->current];
+	DeleteResult result = DELETE_DONE;
+	CommandId	cid;
+	SnapshotData dirty;
+
+	if (candidate->fate == CANDIDATE_POISON)
+		return;					/* noted already */
+	if (candidate->fate != CANDIDATE_OPEN)
+	{
+		leave(batch, candidate->fate, &candidate->tid, DT_NOEND);
+		return;
+	}
+	InitDirtySnapshot(dirty);
+	batch->current_tid = candidate->tid;
+	if (!fetch_row(batch, deleter->rel, &candidate->tid, fetch, &dirty, row))
+		return;
+	batch->current_tid = row->tts_tid;
+	if (!ttl_docs_row_is_expired(bounds, collection, row))
+	{
+		bool		ts_isnull;
+		bool		inherits;
+		Datum		ts = slot_getattr(row, collection->ts, &ts_isnull);
+		Datum		ttl = slot_getattr(row, collection->ttl, &inherits);
+
+		leave(batch, CANDIDATE_OPEN, &row->tts_tid,
+			  ttl_docs_expires_at(&collection->settings, DatumGetTimestampTz(ts),
+								  inherits, inherits ? 0 : DatumGetInt32(ttl)));
+		return;
+	}
+	if (batch->skips_quarantined && batch->table != NULL &&
+		ttl_docs_is_quarantined(batch->table, &row->tts_tid))
+		return;
+	if (TransactionIdIsValid(dirty.xmin) || TransactionIdIsValid(dirty.xmax))
+	{
+		leave(batch, CANDIDATE_BUSY, &row->tts_tid, DT_NOEND);
+		return;
+	}
+
+	/* triggers of the row before may have run commands */
+	cid = GetCurrentCommandId(true);
+	if (!deleter->fires_before ||
+		lock_row(deleter->rel, &batch->current_tid, cid, row, &result))
+		result = ttl_docs_delete_row(deleter, &batch->current_tid, cid,
+									 deleter->fires_before);
+	switch (result)
+	{
+		case DELETE_DONE:
+			batch->deleted++;
+			if (!batch->skips_quarantined && !batch->by_row && batch->table != NULL &&
+				ttl_docs_is_quarantined(batch->table, &batch->current_tid))
+				leave(batch, CANDIDATE_RELEASED, &batch->current_tid, DT_NOEND);
+			break;
+		case DELETE_CHANGED:
+			/* committed a moment ago: look again, later */
+		case DELETE_BUSY:
+			leave(batch, CANDIDATE_BUSY, &batch->current_tid, DT_NOEND);
+			break;
+		case DELETE_REFUSED:
+			leave(batch, CANDIDATE_POISON, &batch->current_tid, DT_NOEND);
+			break;
+	}
+}
+
+/* Looks a candidate up; false if its row is gone for good. */
+static bool
+fetch_row(PurgeBatch *batch, Relation rel, ItemPointer tid,
+		  struct IndexFetchTableData *fetch, Snapshot dirty, TupleTableSlot *row)
+{
+	ItemPointerData entry = *tid;
+	bool		call_again = false;
+
+	/* VACUUM may have taken the end of the table away since it was found */
+	if (ItemPointerGetBlockNumber(&entry) >= batch->nblocks)
+		return false;
+	if (batch->by_row)
+		return table_tuple_fetch_row_version(rel, &entry, dirty, row);
+	/* an index entry leads to the first of its versions */
+	return table_index_fetch_tuple(fetch, &entry, dirty, row, &call_again, NULL);
+}
+
+/* Locks a row without waiting, before its BEFORE triggers run. */
+static bool
+lock_row(Relation rel, ItemPointer tid, CommandId cid, TupleTableSlot *row,
+		 DeleteResult *result)
+{
+	TM_FailureData failure;
+
+	switch (table_tuple_lock(rel, tid, GetActiveSnapshot(), row, cid,
+							 LockTupleExclusive, LockWaitSkip, 0, &failure))
+	{
+		case TM_Ok:
+			return true;
+		case TM_SelfModified:
+		case TM_Invisible:
+			*result = DELETE_REFUSED;
+			return false;
+		default:
+			*result = DELETE_BUSY;
+			return false;
+	}
+}
+
+/* Notes what became of the current candidate. */
+static void
+leave(PurgeBatch *batch, CandidateFate fate, ItemPointer tid, TimestampTz until)
+{
+	MemoryContext caller = MemoryContextSwitchTo(batch->context);
+	RowOutcome *outcome = palloc(sizeof(RowOutcome));
+
+	outcome->candidate = batch->current;
+	outcome->fate = fate;
+	outcome->tid = *tid;
+	outcome->until = until;
+	batch->outcomes = lappend(batch->outcomes, outcome);
+	MemoryContextSwitchTo(caller);
+}
+
+/* The file of an index, which changes when it is built anew. */
+static Oid
+index_file(Oid index)
+{
+	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(index));
+	Oid			file;
+
+	if (!HeapTupleIsValid(tuple))
+		return InvalidOid;
+	file = ((Form_pg_class) GETSTRUCT(tuple))->relfilenode;
+	ReleaseSysCache(tuple);
+	return file;
+}

@@ -1,0 +1,284 @@
+/*-------------------------------------------------------------------------
+ *
+ * purge_database.c
+ *		Commands on databases and subscriptions that the purge has to know of.
+ *
+ * DROP DATABASE, a copy of one (CREATE DATABASE ... TEMPLATE), its renaming and
+ * its move to another tablespace want nobody else in it.  They wait five seconds
+ * for others to go, and with WITH (FORCE) end them if they have the right to end
+ * a superuser's process.  So workers are asked to leave before the command
+ * starts, and no new ones are sent while it runs.  Whoever may not run the
+ * command does not get that far.
+ *
+ * Commands after which there may be something to purge wake the launcher when
+ * they are committed.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "access/xact.h"
+#include "catalog/pg_authid.h"
+#include "catalog/pg_database.h"
+#include "commands/dbcommands.h"
+#include "commands/defrem.h"
+#include "miscadmin.h"
+#include "storage/latch.h"
+#include "storage/proc.h"
+#include "storage/procarray.h"
+#include "tcop/utility.h"
+#include "utils/acl.h"
+#include "utils/syscache.h"
+#include "utils/wait_event.h"
+
+#include "purge.h"
+
+/* how long a command waits for workers to leave before it goes on */
+#define LEAVE_TIME		(3 * USECS_PER_SEC)
+#define LEAVE_POLL		10		/* milliseconds */
+/* longer than such a command waits for others; it lets workers in when it ends */
+#define KEEP_OUT_TIME	(60 * USECS_PER_SEC)
+
+static ProcessUtility_hook_type next_ProcessUtility_hook = NULL;
+static bool must_read_databases = false;	/* when this transaction commits */
+
+static void purge_ProcessUtility(PlannedStmt *pstmt, const char *queryString,
+								 bool readOnlyTree, ProcessUtilityContext context,
+								 ParamListInfo params, QueryEnvironment *queryEnv,
+								 DestReceiver *dest, QueryCompletion *qc);
+static void tell_launcher(XactEvent event, void *arg);
+static void note_command(Node *parsetree);
+static Oid	wanted_database(Node *parsetree);
+static const char *template_of(CreatedbStmt *stmt);
+static bool sets_tablespace(AlterDatabaseStmt *stmt);
+static bool may_create_databases(void);
+static void keep_workers_out(PurgeDatabase *database);
+static void ask_workers_to_leave(Oid database);
+static bool has_worker(Oid database);
+
+void
+ttl_docs_purge_database_init(void)
+{
+	next_ProcessUtility_hook = ProcessUtility_hook;
+	ProcessUtility_hook = purge_ProcessUtility;
+	RegisterXactCallback(tell_launcher, NULL);
+}
+
+static void
+purge_ProcessUtility(PlannedStmt *pstmt, const char *queryString,
+					 bool readOnlyTree, ProcessUtilityContext context,
+					 ParamListInfo params, QueryEnvironment *queryEnv,
+					 DestReceiver *dest, QueryCompletion *qc)
+{
+	ProcessUtility_hook_type next = next_ProcessUtility_hook ?
+		next_ProcessUtility_hook : standard_ProcessUtility;
+	Oid			wanted = wanted_database(pstmt->utilityStmt);
+	PurgeDatabase *database = OidIsValid(wanted) ?
+		ttl_docs_purge_database(wanted, false) : NULL;
+	volatile bool is_gone = false;
+
+	note_command(pstmt->utilityStmt);
+	if (database == NULL)
+	{
+		next(pstmt, queryString, readOnlyTree, context, params, queryEnv, dest, qc);
+		return;
+	}
+	PG_TRY();
+	{
+		keep_workers_out(database);
+		next(pstmt, queryString, readOnlyTree, context, params, queryEnv, dest, qc);
+		is_gone = IsA(pstmt->utilityStmt, DropdbStmt);
+	}
+	PG_FINALLY();
+	{
+		/* one that was dropped the launcher will forget */
+		if (!is_gone)
+		{
+			database->keep_out_until = DT_NOBEGIN;
+			ttl_docs_wake_launcher(DT_NOBEGIN);
+		}
+	}
+	PG_END_TRY();
+}
+
+static void
+tell_launcher(XactEvent event, void *arg)
+{
+	(void) arg;
+	if (!must_read_databases ||
+		(event != XACT_EVENT_COMMIT && event != XACT_EVENT_ABORT))
+		return;
+	must_read_databases = false;
+	if (event == XACT_EVENT_ABORT)
+		return;
+	pg_atomic_write_u32(&ttl_docs_purge->must_read_databases, 1);
+	ttl_docs_wake_launcher(DT_NOBEGIN);
+}
+
+/* Commands after which it is worth to look. */
+static void
+note_command(Node *parsetree)
+{
+	switch (nodeTag(parsetree))
+	{
+		case T_CreatedbStmt:
+		case T_DropdbStmt:
+		case T_AlterDatabaseStmt:
+		case T_AlterDatabaseSetStmt:
+		case T_AlterRoleSetStmt:
+			must_read_databases = true;
+			break;
+		case T_CreateSubscriptionStmt:
+		case T_AlterSubscriptionStmt:
+		case T_DropSubscriptionStmt:
+			ttl_docs_note_change();
+			break;
+		default:
+			break;
+	}
+}
+
+/*
+ * The database that a command wants for itself, if its user may run it;
+ * InvalidOid for other commands.
+ */
+static Oid
+wanted_database(Node *parsetree)
+{
+	const char *name = NULL;
+	bool		is_copy = false;
+	Oid			database;
+
+	switch (nodeTag(parsetree))
+	{
+		case T_DropdbStmt:
+			name = ((DropdbStmt *) parsetree)->dbname;
+			break;
+		case T_CreatedbStmt:
+			name = template_of((CreatedbStmt *) parsetree);
+			is_copy = true;
+			break;
+		case T_AlterDatabaseStmt:
+			if (sets_tablespace((AlterDatabaseStmt *) parsetree))
+				name = ((AlterDatabaseStmt *) parsetree)->dbname;
+			break;
+		case T_RenameStmt:
+			if (((RenameStmt *) parsetree)->renameType == OBJECT_DATABASE)
+				name = ((RenameStmt *) parsetree)->subname;
+			break;
+		default:
+			break;
+	}
+	if (name == NULL)
+		return InvalidOid;
+	database = get_database_oid(name, true);
+	if (!OidIsValid(database) || database == MyDatabaseId ||
+		!(compat_database_ownercheck(database, GetUserId()) ||
+		  (is_copy && may_create_databases())))
+		return InvalidOid;
+	return database;
+}
+
+static const char *
+template_of(CreatedbStmt *stmt)
+{
+	ListCell   *lc;
+
+	foreach(lc, stmt->options)
+	{
+		DefElem    *option = lfirst_node(DefElem, lc);
+
+		if (strcmp(option->defname, "template") == 0 && option->arg != NULL)
+			return defGetString(option);
+	}
+	return "template1";
+}
+
+static bool
+sets_tablespace(AlterDatabaseStmt *stmt)
+{
+	ListCell   *lc;
+
+	foreach(lc, stmt->options)
+		if (strcmp(lfirst_node(DefElem, lc)->defname, "tablespace") == 0)
+			return true;
+	return false;
+}
+
+static bool
+may_create_databases(void)
+{
+	HeapTuple	tuple;
+	bool		may;
+
+	if (superuser())
+		return true;
+	tuple = SearchSysCache1(AUTHOID, ObjectIdGetDatum(GetUserId()));
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	may = ((Form_pg_authid) GETSTRUCT(tuple))->rolcreatedb;
+	ReleaseSysCache(tuple);
+	return may;
+}
+
+/* Sends no more workers, and waits for those that are there, but not for long. */
+static void
+keep_workers_out(PurgeDatabase *database)
+{
+	int64		deadline = ttl_docs_elapsed() + LEAVE_TIME;
+	Oid			oid = database->database;
+
+	LWLockAcquire(ttl_docs_purge->lock, LW_EXCLUSIVE);
+	database->keep_out_until = ttl_docs_clock() + KEEP_OUT_TIME;
+	LWLockRelease(ttl_docs_purge->lock);
+	ask_workers_to_leave(oid);
+	while (has_worker(oid) && ttl_docs_elapsed() < deadline)
+	{
+		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+						 LEAVE_POLL, compat_wait_event("TtlDocsPurgeLeave"));
+		ResetLatch(MyLatch);
+		CHECK_FOR_INTERRUPTS();
+		/* also those that were on their way */
+		ask_workers_to_leave(oid);
+	}
+}
+
+static void
+ask_workers_to_leave(Oid database)
+{
+	int			pids[PURGE_MAX_WORKERS];
+	int			count = 0;
+
+	LWLockAcquire(ttl_docs_purge->lock, LW_EXCLUSIVE);
+	for (int i = 0; i < PURGE_MAX_WORKERS; i++)
+	{
+		PurgeWorkerSlot *slot = &ttl_docs_purge->workers[i];
+
+		if (slot->database != database || slot->must_leave)
+			continue;
+		slot->must_leave = true;
+		if (slot->pid != 0)
+			pids[count++] = slot->pid;
+	}
+	LWLockRelease(ttl_docs_purge->lock);
+	for (int i = 0; i < count; i++)
+	{
+		PGPROC	   *proc = BackendPidGetProc(pids[i]);
+
+		if (proc != NULL)
+			SetLatch(&proc->procLatch);
+	}
+}
+
+static bool
+has_worker(Oid database)
+{
+	bool		found = false;
+
+	LWLockAcquire(ttl_docs_purge->lock, LW_SHARED);
+	for (int i = 0; i < PURGE_MAX_WORKERS; i++)
+		found |= ttl_docs_purge->workers[i].database == database;
+	LWLockRelease(ttl_docs_purge->lock);
+	return found;
+}

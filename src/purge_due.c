@@ -1,0 +1,197 @@
+/*-------------------------------------------------------------------------
+ *
+ * purge_due.c
+ *		Sessions tell the purge when there will be something to do.
+ *
+ * The launcher sleeps until the next document is due.  A session that writes
+ * one that is due earlier has to wake it.  That is done when the transaction
+ * commits: before, there is nothing to purge.  Until then the session keeps
+ * the earliest due time for each table that it writes to.  With the commit it
+ * costs an atomic read for each of them, and mostly that is all, because what
+ * is written last is due last.
+ *
+ * A session that changes which collections there are, or their settings, has
+ * the database visited at once, and listed anew.  One that purges by itself,
+ * within a transaction, has what it has purged counted when that commits.
+ *
+ * There is nothing to undo on error: a due time that is too early costs a look.
+ * A prepared transaction tells when it is prepared.  The purge finds its rows
+ * not committed, and comes back for them by itself.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "miscadmin.h"
+#include "utils/memutils.h"
+
+#include "purge.h"
+
+#define MAX_PENDING		8
+
+typedef struct PendingDue
+{
+	PurgeTable *table;
+	TimestampTz due;
+} PendingDue;
+
+/* What this transaction has written */
+static PendingDue pending[MAX_PENDING];
+static int	npending = 0;
+
+/* What it has purged, table by table; in TopTransactionContext */
+typedef struct PendingPurge
+{
+	PurgeTable *table;
+	int			rows;
+} PendingPurge;
+static List *pending_purges = NIL;
+
+static bool must_list = false;	/* it changed collections, or too many tables */
+
+static void tell_at_commit(XactEvent event, void *arg);
+static void tell(void);
+static void count_pending_purges(void);
+
+void
+ttl_docs_purge_due_init(void)
+{
+	RegisterXactCallback(tell_at_commit, NULL);
+}
+
+/*
+ * This transaction has written a document with that slot to a table.  *entry
+ * keeps where the table is in shared memory, for the next call.
+ */
+void
+ttl_docs_note_document(struct PurgeTable **entry, Oid relid,
+					   const Collection *collection, int64 slot)
+{
+	TimestampTz due;
+
+	if (!collection->settings.on)
+		return;
+	due = ttl_docs_slot_due(slot, collection->settings.default_ttl);
+	if (due == DT_NOEND)
+		return;
+	if (*entry == NULL)
+	{
+		*entry = ttl_docs_purge_table(relid, collection->root);
+		if (*entry == NULL)
+		{
+			must_list = true;
+			return;
+		}
+	}
+	for (int i = npending - 1; i >= 0; i--)
+	{
+		if (pending[i].table == *entry)
+		{
+			pending[i].due = Min(pending[i].due, due);
+			return;
+		}
+	}
+	if (npending == MAX_PENDING)
+	{
+		must_list = true;
+		return;
+	}
+	pending[npending].table = *entry;
+	pending[npending].due = due;
+	npending++;
+}
+
+/* This transaction has changed which collections there are, or how they are. */
+void
+ttl_docs_note_change(void)
+{
+	must_list = true;
+}
+
+/* A batch has been purged. */
+void
+ttl_docs_count_purged(PurgeTable *table, int rows)
+{
+	TimestampTz clock = ttl_docs_clock();
+
+	if (rows == 0)
+		return;
+	LWLockAcquire(ttl_docs_purge->lock, LW_EXCLUSIVE);
+	table->purged += rows;
+	table->batches++;
+	table->last_purge = clock;
+	LWLockRelease(ttl_docs_purge->lock);
+}
+
+/* A batch will have been purged when this transaction commits. */
+void
+ttl_docs_count_purged_at_commit(PurgeTable *table, int rows)
+{
+	MemoryContext caller = MemoryContextSwitchTo(TopTransactionContext);
+	PendingPurge *purge = palloc(sizeof(PendingPurge));
+
+	purge->table = table;
+	purge->rows = rows;
+	pending_purges = lappend(pending_purges, purge);
+	MemoryContextSwitchTo(caller);
+}
+
+static void
+count_pending_purges(void)
+{
+	ListCell   *lc;
+
+	foreach(lc, pending_purges)
+	{
+		PendingPurge *purge = lfirst(lc);
+
+		ttl_docs_count_purged(purge->table, purge->rows);
+	}
+}
+
+static void
+tell_at_commit(XactEvent event, void *arg)
+{
+	(void) arg;
+	switch (event)
+	{
+		case XACT_EVENT_COMMIT:
+		case XACT_EVENT_PREPARE:
+			if (npending > 0 || must_list)
+				tell();
+			count_pending_purges();
+			/* fall through */
+		case XACT_EVENT_ABORT:
+			npending = 0;
+			must_list = false;
+			pending_purges = NIL;
+			break;
+		default:
+			break;
+	}
+}
+
+/* The transaction is through: no error may be raised from here. */
+static void
+tell(void)
+{
+	static PurgeDatabase *database = NULL;
+	TimestampTz earliest = DT_NOEND;
+
+	if (database == NULL)
+		database = ttl_docs_purge_database(MyDatabaseId, true);
+	for (int i = 0; i < npending; i++)
+		if (ttl_docs_lower_due(&pending[i].table->due, pending[i].due))
+			earliest = Min(earliest, pending[i].due);
+	if (must_list)
+	{
+		if (database != NULL)
+			pg_atomic_write_u32(&database->must_list, 1);
+		earliest = DT_NOBEGIN;
+	}
+	if (earliest == DT_NOEND || database == NULL)
+		return;
+	if (ttl_docs_lower_due(&database->due, earliest))
+		ttl_docs_wake_launcher(earliest);
+}

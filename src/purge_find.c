@@ -1,0 +1,454 @@
+/*-------------------------------------------------------------------------
+ *
+ * purge_find.c
+ *		Finds what is expired through the purge index, and nothing else.
+ *
+ * A btree is read from where the last look ended up to the slot that has just
+ * expired, without a look at the table: the entries are the candidates.  They
+ * are merged from the two ranges of the index in the order of their due time.
+ * Slots are rounded up, so their rows have expired if they are still what they
+ * were.  Below a floor that no longer moves, the slot of the floor itself is
+ * read too; what is live there is found out when it is judged (purge_batch.c).
+ *
+ * Positions.  Documents are written into slots that have yet to expire, so the
+ * next look begins after the last slot, and dead entries that an old snapshot
+ * keeps are never read again.  Only a look that ends within a slot goes back to
+ * the beginning of that slot, and passes over the entries before its position:
+ * entries of the same slot are in the order of their rows.  A document that
+ * comes into a slot that is over all the same (a stamp that the clock did not
+ * give, or a session that was held up) is told of when it is committed, and
+ * takes the position back to its slot.  A position does not hold when settings,
+ * index or the direction of time change.
+ *
+ * A BRIN index gives ranges of blocks.  Their rows are read and judged at once,
+ * because most of them are none of our business.  It has no order and cannot
+ * tell what is due next.
+ *
+ * The caller has a transaction, an active snapshot and a lock on the table.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/relscan.h"
+#include "access/tableam.h"
+#include "catalog/pg_type.h"
+#include "executor/tuptable.h"
+#include "miscadmin.h"
+#include "nodes/tidbitmap.h"
+#include "storage/bufmgr.h"
+#include "utils/fmgroids.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+
+#include "purge.h"
+
+/* between the two ranges: stamps lie within 2^43 seconds of zero */
+#define RANGE_BORDER	(-(SLOT_INHERITING_OFFSET / 2))
+#define NO_SLOT			PG_INT64_MIN
+/* how far a backlog is counted beyond the candidates */
+#define COUNT_LIMIT		2000000
+/* work_mem of a bitmap, in bytes; beyond it, it knows blocks only, as BRIN does */
+#define BITMAP_MEMORY	(4 * 1024 * 1024)
+#define BLOCKS_AT_ONCE	128
+
+/* One of the two ranges of a btree while it is read */
+typedef struct RangeScan
+{
+	IndexScanDesc scan;
+	PurgePosition from;
+	int64		upper;			/* the last slot that may be expired */
+	bool		has_entry;		/* the next one: */
+	PurgePosition entry;
+	TimestampTz due;			/* of that */
+} RangeScan;
+
+static int64 last_slot(const CollectionSettings *settings, SlotRange range,
+					   TimestampTz clock);
+static int64 whole_seconds(TimestampTz time);
+static void init_range_keys(ScanKey keys, SlotRange range, int64 from, int64 to);
+static void find_in_btree(Relation rel, Relation index,
+						  const Collection *collection,
+						  const PurgeProgress *progress, TimestampTz clock,
+						  int max, bool count, Candidates *found);
+static void begin_range(RangeScan *range, SlotRange which, Relation rel,
+						Relation index, const PurgeProgress *progress,
+						int32 default_ttl);
+static void next_entry(RangeScan *range, int32 default_ttl);
+static RangeScan *earlier_range(RangeScan *ranges);
+static void find_in_brin(Relation rel, Relation index,
+						 const Collection *collection,
+						 const PurgeProgress *progress, TimestampTz clock,
+						 int max, Candidates *found);
+static TIDBitmap *expired_blocks(Relation index, const CollectionSettings *settings,
+								 TimestampTz clock);
+static void find_in_blocks(Relation rel, const Collection *collection,
+						   TimestampTz clock, BlockNumber first,
+						   BlockNumber last, int *room, Candidates *found);
+
+SlotRange
+ttl_docs_slot_range(int64 slot)
+{
+	return slot < RANGE_BORDER ? RANGE_INHERITING : RANGE_OWN;
+}
+
+/* When the documents of a slot are all due; DT_NOEND if never. */
+TimestampTz
+ttl_docs_slot_due(int64 slot, int32 default_ttl)
+{
+	int64		seconds = slot;
+
+	if (ttl_docs_slot_range(slot) == RANGE_INHERITING)
+	{
+		if (default_ttl <= 0)
+			return DT_NOEND;
+		seconds = slot + SLOT_INHERITING_OFFSET + default_ttl;
+	}
+	if (seconds >= END_TIMESTAMP / USECS_PER_SEC)
+		return DT_NOEND;
+	return seconds * USECS_PER_SEC;
+}
+
+/* The last slot of a range in which something can be expired, or NO_SLOT. */
+static int64
+last_slot(const CollectionSettings *settings, SlotRange range, TimestampTz clock)
+{
+	bool		inheriting = range == RANGE_INHERITING;
+	TimestampTz floor = inheriting ? settings->written_floor : settings->due_floor;
+	int64		slot = NO_SLOT;
+
+	if (settings->on && !inheriting)
+		slot = whole_seconds(clock);
+	else if (settings->on && settings->default_ttl > 0)
+		slot = whole_seconds(clock) - settings->default_ttl;
+	/* what a floor keeps dead can be in the slot after it */
+	if (floor != DT_NOBEGIN)
+		slot = Max(slot, whole_seconds(floor) + SLOT_MAX_WIDTH + 1);
+	if (slot != NO_SLOT && inheriting)
+		slot -= SLOT_INHERITING_OFFSET;
+	return slot;
+}
+
+/* A time in seconds, rounded down. */
+static int64
+whole_seconds(TimestampTz time)
+{
+	int64		seconds = time / USECS_PER_SEC;
+
+	return time < 0 && time % USECS_PER_SEC != 0 ? seconds - 1 : seconds;
+}
+
+/* Begins anew, under what is now. */
+void
+ttl_docs_reset_progress(PurgeProgress *progress, Relation index,
+						const Collection *collection, TimestampTz clock)
+{
+	memset(progress, 0, sizeof(*progress));
+	progress->is_set = true;
+	progress->root = collection->root;
+	progress->settings = collection->settings;
+	progress->index = RelationGetRelid(index);
+	progress->index_file = index->rd_rel->relfilenode;
+	progress->generation = ttl_docs_stamp_generation();
+	progress->clock = clock;
+	for (SlotRange range = 0; range < RANGE_COUNT; range++)
+		progress->next[range].slot = NO_SLOT;
+	progress->revisit_at = DT_NOEND;
+}
+
+/* Does what was recorded still hold? */
+bool
+ttl_docs_progress_holds(const PurgeProgress *progress, Relation index,
+						const Collection *collection, TimestampTz clock)
+{
+	const CollectionSettings *now = &collection->settings;
+	const CollectionSettings *then = &progress->settings;
+
+	return progress->is_set &&
+		progress->index == RelationGetRelid(index) &&
+		progress->index_file == index->rd_rel->relfilenode &&
+		progress->root == collection->root &&
+		progress->clock <= clock &&
+		/* while TTL is off, nobody tells of stamps that are below a floor */
+		(now->on || progress->generation == ttl_docs_stamp_generation()) &&
+		then->on == now->on && then->default_ttl == now->default_ttl &&
+		then->indexing == now->indexing &&
+		then->written_floor == now->written_floor &&
+		then->due_floor == now->due_floor;
+}
+
+/* Something was written into a slot that was due then: begins there again. */
+void
+ttl_docs_rewind_progress(PurgeProgress *progress, TimestampTz due)
+{
+	for (SlotRange range = 0; range < RANGE_COUNT; range++)
+	{
+		int64		slot = whole_seconds(due);
+
+		if (range == RANGE_INHERITING)
+			slot -= SLOT_INHERITING_OFFSET + Max(progress->settings.default_ttl, 0);
+		if (slot < progress->next[range].slot)
+		{
+			progress->next[range].slot = slot;
+			ItemPointerSet(&progress->next[range].tid, 0, 0);
+		}
+	}
+}
+
+/*
+ * Finds up to about max candidates from where progress says.  The items are
+ * allocated in the current memory context.
+ */
+void
+ttl_docs_find_candidates(Relation rel, Relation index,
+						 const Collection *collection,
+						 const PurgeProgress *progress, TimestampTz clock,
+						 int max, bool count, Candidates *found)
+{
+	memset(found, 0, sizeof(*found));
+	found->backlog = -1;
+	found->next_due = DT_NOEND;
+	found->default_ttl = collection->settings.default_ttl;
+	if (collection->settings.indexing == INDEXING_LAZY)
+		find_in_brin(rel, index, collection, progress, clock, max, found);
+	else
+		find_in_btree(rel, index, collection, progress, clock, max, count, found);
+}
+
+/* Scan keys for the slots from..to of a range; there are two. */
+static void
+init_range_keys(ScanKey keys, SlotRange range, int64 from, int64 to)
+{
+	if (range == RANGE_INHERITING)
+		to = Min(to, RANGE_BORDER - 1);
+	else
+		from = Max(from, RANGE_BORDER);
+	/* BRIN wants to be told the type */
+	ScanKeyEntryInitialize(&keys[0], 0, 1, BTGreaterEqualStrategyNumber, INT8OID,
+						   InvalidOid, F_INT8GE, Int64GetDatum(from));
+	ScanKeyEntryInitialize(&keys[1], 0, 1, BTLessEqualStrategyNumber, INT8OID,
+						   InvalidOid, F_INT8LE, Int64GetDatum(to));
+}
+
+static void
+find_in_btree(Relation rel, Relation index, const Collection *collection,
+			  const PurgeProgress *progress, TimestampTz clock, int max,
+			  bool count, Candidates *found)
+{
+	const CollectionSettings *settings = &collection->settings;
+	RangeScan	ranges[RANGE_COUNT];
+	RangeScan  *range;
+	int			room = Min(max, 1024);
+	int64		more = 0;
+
+	for (SlotRange which = 0; which < RANGE_COUNT; which++)
+	{
+		ranges[which].upper = last_slot(settings, which, clock);
+		begin_range(&ranges[which], which, rel, index, progress,
+					settings->default_ttl);
+	}
+
+	found->items = palloc(room * sizeof(Candidate));
+	while (found->count < max && (range = earlier_range(ranges)) != NULL)
+	{
+		Candidate  *item;
+
+		if (found->count == room)
+		{
+			room = Min(room * 2, max);
+			found->items = repalloc(found->items, room * sizeof(Candidate));
+		}
+		item = &found->items[found->count++];
+		item->slot = range->entry.slot;
+		item->tid = range->entry.tid;
+		item->fate = CANDIDATE_OPEN;
+		next_entry(range, settings->default_ttl);
+	}
+	found->is_complete = earlier_range(ranges) == NULL;
+	for (SlotRange which = 0; which < RANGE_COUNT; which++)
+	{
+		range = &ranges[which];
+		if (range->has_entry && range->entry.slot <= range->upper)
+		{
+			found->end[which] = range->entry;
+			continue;
+		}
+		found->end[which].slot = Max(range->from.slot, range->upper + 1);
+		ItemPointerSet(&found->end[which].tid, 0, 0);
+		if (range->has_entry && settings->on)
+			found->next_due = Min(found->next_due, range->due);
+	}
+	while (count && more < COUNT_LIMIT && (range = earlier_range(ranges)) != NULL)
+	{
+		more++;
+		next_entry(range, settings->default_ttl);
+	}
+	if (count || found->is_complete)
+		found->backlog = found->count + more;
+	for (SlotRange which = 0; which < RANGE_COUNT; which++)
+		index_endscan(ranges[which].scan);
+}
+
+/* Starts to read a range where progress says. */
+static void
+begin_range(RangeScan *range, SlotRange which, Relation rel, Relation index,
+			const PurgeProgress *progress, int32 default_ttl)
+{
+	ScanKeyData keys[2];
+
+	range->from = progress->next[which];
+	init_range_keys(keys, which, range->from.slot, SLOT_INVALID - 1);
+	range->scan = compat_index_beginscan(rel, index, GetActiveSnapshot(),
+										 lengthof(keys));
+	range->scan->xs_want_itup = true;
+	index_rescan(range->scan, keys, lengthof(keys), NULL, 0);
+	next_entry(range, default_ttl);
+}
+
+/* Moves on to the next entry of a range. */
+static void
+next_entry(RangeScan *range, int32 default_ttl)
+{
+	ItemPointer tid;
+	bool		isnull;
+
+	do
+	{
+		CHECK_FOR_INTERRUPTS();
+		tid = index_getnext_tid(range->scan, ForwardScanDirection);
+		range->has_entry = tid != NULL;
+		if (tid == NULL)
+			return;
+		range->entry.slot = DatumGetInt64(index_getattr(range->scan->xs_itup, 1,
+														range->scan->xs_itupdesc,
+														&isnull));
+		range->entry.tid = *tid;
+	} while (range->entry.slot == range->from.slot &&
+			 ItemPointerCompare(&range->entry.tid, &range->from.tid) < 0);
+	range->due = ttl_docs_slot_due(range->entry.slot, default_ttl);
+}
+
+/* The range whose next entry is to be taken next; NULL if none is expired. */
+static RangeScan *
+earlier_range(RangeScan *ranges)
+{
+	RangeScan  *earlier = NULL;
+
+	for (SlotRange which = 0; which < RANGE_COUNT; which++)
+	{
+		RangeScan  *range = &ranges[which];
+
+		if (range->has_entry && range->entry.slot <= range->upper &&
+			(earlier == NULL || range->due < earlier->due))
+			earlier = range;
+	}
+	return earlier;
+}
+
+static void
+find_in_brin(Relation rel, Relation index, const Collection *collection,
+			 const PurgeProgress *progress, TimestampTz clock, int max,
+			 Candidates *found)
+{
+	TIDBitmap  *bitmap = expired_blocks(index, &collection->settings, clock);
+	compat_TBMIterator *iterator = compat_tbm_begin(bitmap);
+	BlockNumber nblocks = RelationGetNumberOfBlocks(rel);
+	BlockNumber first = InvalidBlockNumber; /* of the run at hand */
+	BlockNumber last = InvalidBlockNumber;
+	BlockNumber block;
+	int			room = 0;
+
+	found->by_row = true;
+	found->is_complete = true;
+	while (compat_tbm_next(iterator, &block))
+	{
+		if (block < progress->next_block || block >= nblocks)
+			continue;
+		if (first != InvalidBlockNumber &&
+			(block != last + 1 || block - first >= BLOCKS_AT_ONCE))
+		{
+			find_in_blocks(rel, collection, clock, first, last, &room, found);
+			if (found->count >= max)
+			{
+				found->is_complete = false;
+				found->end_block = block;
+				first = InvalidBlockNumber;
+				break;
+			}
+			first = InvalidBlockNumber;
+		}
+		if (first == InvalidBlockNumber)
+			first = block;
+		last = block;
+	}
+	if (first != InvalidBlockNumber)
+		find_in_blocks(rel, collection, clock, first, last, &room, found);
+	compat_tbm_end(iterator);
+	tbm_free(bitmap);
+	found->backlog = found->count;
+}
+
+/* The blocks whose summaries do not rule out an expired document. */
+static TIDBitmap *
+expired_blocks(Relation index, const CollectionSettings *settings,
+			   TimestampTz clock)
+{
+	TIDBitmap  *bitmap = tbm_create(BITMAP_MEMORY, NULL);
+
+	for (SlotRange range = 0; range < RANGE_COUNT; range++)
+	{
+		int64		upper = last_slot(settings, range, clock);
+		ScanKeyData keys[2];
+		IndexScanDesc scan;
+
+		if (upper == NO_SLOT)
+			continue;
+		init_range_keys(keys, range, NO_SLOT, upper);
+		scan = compat_index_beginscan_bitmap(index, GetActiveSnapshot(),
+											 lengthof(keys));
+		index_rescan(scan, keys, lengthof(keys), NULL, 0);
+		index_getbitmap(scan, bitmap);
+		index_endscan(scan);
+	}
+	return bitmap;
+}
+
+/* Adds the expired rows of some blocks, also those not committed yet. */
+static void
+find_in_blocks(Relation rel, const Collection *collection, TimestampTz clock,
+			   BlockNumber first, BlockNumber last, int *room, Candidates *found)
+{
+	ExpiryBounds bounds = ttl_docs_bounds(&collection->settings, clock);
+	TupleTableSlot *row = table_slot_create(rel, NULL);
+	SnapshotData dirty;
+	TableScanDesc scan;
+	ItemPointerData min;
+	ItemPointerData max;
+
+	InitDirtySnapshot(dirty);
+	ItemPointerSet(&min, first, 0);
+	ItemPointerSet(&max, last, MaxOffsetNumber);
+	scan = table_beginscan_tidrange(rel, &dirty, &min, &max);
+	while (table_scan_getnextslot_tidrange(scan, ForwardScanDirection, row))
+	{
+		Candidate  *item;
+
+		CHECK_FOR_INTERRUPTS();
+		if (!ttl_docs_row_is_expired(&bounds, collection, row))
+			continue;
+		if (found->count == *room)
+		{
+			*room = Max(*room * 2, 1024);
+			found->items = found->items == NULL ?
+				palloc(*room * sizeof(Candidate)) :
+				repalloc(found->items, *room * sizeof(Candidate));
+		}
+		item = &found->items[found->count++];
+		item->slot = NO_SLOT;
+		item->tid = row->tts_tid;
+		item->fate = CANDIDATE_OPEN;
+	}
+	table_endscan(scan);
+	ExecDropSingleTupleTableSlot(row);
+}

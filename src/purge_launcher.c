@@ -1,0 +1,465 @@
+/*-------------------------------------------------------------------------
+ *
+ * purge_launcher.c
+ *		The launcher decides when to send a worker to which database.
+ *
+ * There is one, which the postmaster starts when recovery is over: not on a
+ * standby, and after a promotion.  It is connected to no database, reads only
+ * pg_database, and is started again a few seconds after it ended in whatever
+ * way.  All it knows is in shared memory.
+ *
+ * It sleeps until a database is due.  Sessions and workers lower due times and
+ * wake it (purge_shmem.c, purge_due.c), so an idle server is left alone.  Only
+ * every five minutes does it look for what nobody told: databases that came or
+ * went, and a clock that jumped.  A database that it does not know yet is due at
+ * once: whether the extension is there, only a worker can tell.
+ *
+ * A worker has a place in shared memory from when it is asked for:
+ *
+ *		free -> asked for	by the launcher, in send_worker()
+ *		asked for -> taken	by the worker, in take_slot()
+ *		taken -> free		by the worker when it exits, in leave_slot()
+ *		asked for -> free	by the launcher, in reap_lost_workers(), if it
+ *							could not be started
+ *
+ * Databases that are due take turns, that which was visited longest ago first.
+ * One that was purged to the end is left alone for purge_naptime, one whose
+ * visits fail for longer and longer.  It gets a second worker only if the last
+ * visit left several tables unfinished.
+ *
+ * An error ends the process (and is logged): the postmaster starts it again.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/heapam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "access/tableam.h"
+#include "access/xact.h"
+#include "catalog/pg_database.h"
+#include "libpq/pqsignal.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "postmaster/bgworker.h"
+#include "postmaster/interrupt.h"
+#include "storage/ipc.h"
+#include "storage/proc.h"
+#include "tcop/tcopprot.h"
+#include "utils/backend_status.h"
+#include "utils/guc.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+#include "utils/wait_event.h"
+
+#include "purge.h"
+
+#define RESTART_SECONDS		5
+/* a worker that was asked for and did not come is given up after that */
+#define START_TIMEOUT		(30 * USECS_PER_SEC)
+/* no free worker slot, or a worker that failed: try again after that */
+#define RETRY_TIME			USECS_PER_SEC
+#define LONGEST_RETRY_TIME	(60 * USECS_PER_SEC)
+
+static BackgroundWorkerHandle *handles[PURGE_MAX_WORKERS];
+static bool told_of_no_slot = false;
+static TimestampTz no_slot_until = DT_NOBEGIN;
+
+static bool become_launcher(void);
+static void leave_launcher(int code, Datum arg);
+static void reload_settings(void);
+static void read_databases(void);
+static void note_databases(List *all, List *connectable);
+static void visit_those_that_are_off(void);
+static void reap_lost_workers(void);
+static int	workers_in(Oid database);
+static TimestampTz send_workers(void);
+static TimestampTz visit_time(const PurgeDatabase *database, TimestampTz due);
+static bool send_worker(PurgeDatabase *database);
+static void report_no_slot(void);
+static void sleep_until(TimestampTz when, uint32 wait_event);
+
+/* Called when the library is preloaded: sets up the whole purge. */
+void
+ttl_docs_purge_init(void)
+{
+	BackgroundWorker worker;
+
+	ttl_docs_purge_shmem_init();
+	ttl_docs_purge_due_init();
+	ttl_docs_purge_database_init();
+
+	memset(&worker, 0, sizeof(worker));
+	worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
+	worker.bgw_start_time = BgWorkerStart_RecoveryFinished;
+	worker.bgw_restart_time = RESTART_SECONDS;
+	strlcpy(worker.bgw_library_name, TTL_DOCS_EXTENSION, BGW_MAXLEN);
+	strlcpy(worker.bgw_function_name, PURGE_LAUNCHER_FUNCTION, BGW_MAXLEN);
+	strlcpy(worker.bgw_name, "ttl_docs launcher", BGW_MAXLEN);
+	strlcpy(worker.bgw_type, "ttl_docs launcher", BGW_MAXLEN);
+	RegisterBackgroundWorker(&worker);
+}
+
+void
+ttl_docs_launcher_main(Datum arg)
+{
+	MemoryContext context;
+	TimestampTz next_round = DT_NOBEGIN;
+	uint32		wait_event = compat_wait_event("TtlDocsLauncherMain");
+
+	(void) arg;
+	pqsignal(SIGHUP, SignalHandlerForConfigReload);
+	pqsignal(SIGTERM, die);
+	BackgroundWorkerUnblockSignals();
+	if (!become_launcher())
+		return;
+	before_shmem_exit(leave_launcher, (Datum) 0);
+	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
+	context = AllocSetContextCreate(TopMemoryContext, "ttl_docs launcher",
+									ALLOCSET_DEFAULT_SIZES);
+	MemoryContextSwitchTo(context);
+
+	for (;;)
+	{
+		TimestampTz clock = ttl_docs_clock();
+		TimestampTz next;
+
+		CHECK_FOR_INTERRUPTS();
+		MemoryContextReset(context);
+		if (ConfigReloadPending)
+			reload_settings();
+		ttl_docs_observe_clock();
+		reap_lost_workers();
+		/* a clock that went back must not put off the round, either */
+		if (pg_atomic_exchange_u32(&ttl_docs_purge->must_read_databases, 0) != 0 ||
+			clock >= next_round || next_round > clock + PURGE_ROUND_TIME)
+		{
+			read_databases();
+			next_round = clock + PURGE_ROUND_TIME;
+		}
+		next = Min(send_workers(), next_round);
+
+		/* from here on, whoever lowers a due time wakes us; so look again */
+		pg_atomic_write_u64(&ttl_docs_purge->wakes_at, (uint64) next);
+		pg_memory_barrier();
+		next = Min(next, send_workers());
+		sleep_until(next, wait_event);
+		pg_atomic_write_u64(&ttl_docs_purge->wakes_at, (uint64) DT_NOBEGIN);
+	}
+}
+
+/* There can be only one; false if it is somebody else. */
+static bool
+become_launcher(void)
+{
+	int			other;
+
+	LWLockAcquire(ttl_docs_purge->lock, LW_EXCLUSIVE);
+	other = ttl_docs_purge->launcher_pid;
+	if (other == 0)
+	{
+		ttl_docs_purge->launcher_pid = MyProcPid;
+		ttl_docs_purge->launcher_latch = MyLatch;
+	}
+	LWLockRelease(ttl_docs_purge->lock);
+	if (other != 0)
+		ereport(LOG,
+				(errmsg("the launcher of ttl_docs runs already, as process %d", other)));
+	return other == 0;
+}
+
+static void
+leave_launcher(int code, Datum arg)
+{
+	(void) code;
+	(void) arg;
+	LWLockAcquire(ttl_docs_purge->lock, LW_EXCLUSIVE);
+	if (ttl_docs_purge->launcher_pid == MyProcPid)
+	{
+		ttl_docs_purge->launcher_pid = 0;
+		ttl_docs_purge->launcher_latch = NULL;
+	}
+	LWLockRelease(ttl_docs_purge->lock);
+}
+
+static void
+reload_settings(void)
+{
+	ConfigReloadPending = false;
+	ProcessConfigFile(PGC_SIGHUP);
+	visit_those_that_are_off();
+}
+
+/* Where the purge is off, only a worker can tell whether it still is. */
+static void
+visit_those_that_are_off(void)
+{
+	List	   *databases = ttl_docs_purge_databases();
+	ListCell   *lc;
+
+	foreach(lc, databases)
+	{
+		PurgeDatabase *database = lfirst(lc);
+
+		if (!database->is_off)
+			continue;
+		pg_atomic_write_u32(&database->must_list, 1);
+		ttl_docs_lower_due(&database->due, ttl_docs_clock());
+	}
+	list_free(databases);
+}
+
+/* Learns which databases there are. */
+static void
+read_databases(void)
+{
+	MemoryContext caller = CurrentMemoryContext;
+	List	   *known = ttl_docs_purge_databases();
+	List	   *all = NIL;
+	List	   *connectable = NIL;
+	Relation	catalog;
+	TableScanDesc scan;
+	HeapTuple	tuple;
+	ListCell   *lc;
+
+	SetCurrentStatementStartTimestamp();
+	StartTransactionCommand();
+	(void) GetTransactionSnapshot();
+	catalog = table_open(DatabaseRelationId, AccessShareLock);
+	scan = table_beginscan_catalog(catalog, 0, NULL);
+	while (HeapTupleIsValid(tuple = heap_getnext(scan, ForwardScanDirection)))
+	{
+		Form_pg_database form = (Form_pg_database) GETSTRUCT(tuple);
+		MemoryContext of_transaction = MemoryContextSwitchTo(caller);
+
+		all = lappend_oid(all, form->oid);
+		/* -2 is what DROP DATABASE leaves when it is interrupted */
+		if (form->datallowconn && form->datconnlimit != -2)
+			connectable = lappend_oid(connectable, form->oid);
+		MemoryContextSwitchTo(of_transaction);
+	}
+	table_endscan(scan);
+	table_close(catalog, AccessShareLock);
+	CommitTransactionCommand();
+	MemoryContextSwitchTo(caller);
+
+	/*
+	 * Only what was known before the catalog was read can be gone: sessions in
+	 * a new database may have told of it in between.
+	 */
+	foreach(lc, known)
+	{
+		Oid			database = ((PurgeDatabase *) lfirst(lc))->database;
+
+		if (!list_member_oid(all, database))
+			ttl_docs_forget_database(database);
+	}
+	note_databases(all, connectable);
+	visit_those_that_are_off();
+}
+
+static void
+note_databases(List *all, List *connectable)
+{
+	ListCell   *lc;
+
+	foreach(lc, all)
+	{
+		bool		can_connect = list_member_oid(connectable, lfirst_oid(lc));
+		PurgeDatabase *database = ttl_docs_purge_database(lfirst_oid(lc), can_connect);
+
+		if (database != NULL)
+			database->can_connect = can_connect;
+		else if (can_connect)
+			ereport(LOG,
+					(errmsg("ttl_docs has no room to purge the database with OID %u",
+							lfirst_oid(lc)),
+					 errhint("Use CALL ttl_docs.purge() in it.")));
+	}
+}
+
+/* Frees the places of workers that were asked for and never came. */
+static void
+reap_lost_workers(void)
+{
+	TimestampTz clock = ttl_docs_clock();
+
+	for (int i = 0; i < PURGE_MAX_WORKERS; i++)
+	{
+		PurgeWorkerSlot *slot = &ttl_docs_purge->workers[i];
+		pid_t		pid;
+		bool		is_lost;
+
+		if (!OidIsValid(slot->database) || slot->pid != 0)
+			continue;
+		if (handles[i] != NULL)
+			is_lost = GetBackgroundWorkerPid(handles[i], &pid) == BGWH_STOPPED;
+		else
+			is_lost = clock - slot->asked >= START_TIMEOUT;
+		LWLockAcquire(ttl_docs_purge->lock, LW_EXCLUSIVE);
+		if (is_lost && slot->pid == 0)
+			memset(slot, 0, sizeof(*slot));
+		LWLockRelease(ttl_docs_purge->lock);
+	}
+}
+
+/* How many workers are in a database, or on their way; InvalidOid = in any. */
+static int
+workers_in(Oid database)
+{
+	int			count = 0;
+
+	for (int i = 0; i < PURGE_MAX_WORKERS; i++)
+	{
+		Oid			visited = ttl_docs_purge->workers[i].database;
+
+		if (OidIsValid(database) ? visited == database : OidIsValid(visited))
+			count++;
+	}
+	return count;
+}
+
+/*
+ * Sends workers to the databases that are due, as many as may run, and returns
+ * when the next one will be.  When all workers are out, the first that comes
+ * back wakes us.
+ */
+static TimestampTz
+send_workers(void)
+{
+	List	   *databases = ttl_docs_purge_databases();
+	TimestampTz next;
+
+	for (;;)
+	{
+		TimestampTz clock = ttl_docs_clock();
+		PurgeDatabase *first = NULL;
+		ListCell   *lc;
+
+		next = DT_NOEND;
+		if (workers_in(InvalidOid) >= ttl_docs_purge_workers)
+			break;
+		foreach(lc, databases)
+		{
+			PurgeDatabase *database = lfirst(lc);
+			TimestampTz when = visit_time(database,
+										  ttl_docs_read_due(&database->due));
+
+			if (when > clock)
+				next = Min(next, when);
+			else if (first == NULL || database->visited < first->visited)
+				first = database;
+		}
+		if (first == NULL)
+			break;
+		if (!send_worker(first))
+		{
+			next = no_slot_until;
+			break;
+		}
+	}
+	list_free(databases);
+	return next;
+}
+
+/* When a database that is due then is to be visited; DT_NOEND if not at all. */
+static TimestampTz
+visit_time(const PurgeDatabase *database, TimestampTz due)
+{
+	int			workers = workers_in(database->database);
+	TimestampTz when = due;
+
+	if (!database->can_connect || due == DT_NOEND ||
+		(workers > 0 && workers >= database->tables_left))
+		return DT_NOEND;
+	when = Max(when, database->keep_out_until);
+	if (database->failures > 0)
+		when = Max(when, database->visited +
+				   Min(RETRY_TIME << Min(database->failures, 10), LONGEST_RETRY_TIME));
+	else if (!database->has_more && database->visited != DT_NOBEGIN)
+		when = Max(when, database->visited + ttl_docs_purge_naptime * INT64CONST(1000));
+	return Max(when, no_slot_until);
+}
+
+/* Asks the postmaster for a worker; false if it has none to give. */
+static bool
+send_worker(PurgeDatabase *database)
+{
+	BackgroundWorker worker;
+	PurgeWorkerSlot *slot;
+	BackgroundWorkerHandle *handle;
+	MemoryContext caller;
+	int			index = 0;
+	bool		registered;
+
+	LWLockAcquire(ttl_docs_purge->lock, LW_EXCLUSIVE);
+	while (index < PURGE_MAX_WORKERS - 1 &&
+		   OidIsValid(ttl_docs_purge->workers[index].database))
+		index++;
+	slot = &ttl_docs_purge->workers[index];
+	slot->database = database->database;
+	slot->generation = ++ttl_docs_purge->worker_generation;
+	slot->pid = 0;
+	slot->asked = ttl_docs_clock();
+	slot->must_leave = false;
+	LWLockRelease(ttl_docs_purge->lock);
+
+	memset(&worker, 0, sizeof(worker));
+	worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
+	worker.bgw_start_time = BgWorkerStart_RecoveryFinished;
+	worker.bgw_restart_time = BGW_NEVER_RESTART;
+	strlcpy(worker.bgw_library_name, TTL_DOCS_EXTENSION, BGW_MAXLEN);
+	strlcpy(worker.bgw_function_name, PURGE_WORKER_FUNCTION, BGW_MAXLEN);
+	strlcpy(worker.bgw_name, "ttl_docs purge worker", BGW_MAXLEN);
+	strlcpy(worker.bgw_type, "ttl_docs purge worker", BGW_MAXLEN);
+	worker.bgw_main_arg = Int32GetDatum(index);
+	memcpy(worker.bgw_extra, &slot->generation, sizeof(slot->generation));
+	worker.bgw_notify_pid = MyProcPid;
+
+	caller = MemoryContextSwitchTo(TopMemoryContext);
+	registered = RegisterDynamicBackgroundWorker(&worker, &handle);
+	MemoryContextSwitchTo(caller);
+	if (registered)
+	{
+		if (handles[index] != NULL)
+			pfree(handles[index]);
+		handles[index] = handle;
+		told_of_no_slot = false;
+		return true;
+	}
+	LWLockAcquire(ttl_docs_purge->lock, LW_EXCLUSIVE);
+	memset(slot, 0, sizeof(*slot));
+	LWLockRelease(ttl_docs_purge->lock);
+	report_no_slot();
+	return false;
+}
+
+/* Once, until one could be had again. */
+static void
+report_no_slot(void)
+{
+	no_slot_until = ttl_docs_clock() + RETRY_TIME;
+	if (told_of_no_slot)
+		return;
+	told_of_no_slot = true;
+	ereport(LOG,
+			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+			 errmsg("could not start a worker to purge expired documents: all background worker slots are taken"),
+			 errhint("Raise max_worker_processes. It is tried again until there is one.")));
+}
+
+static void
+sleep_until(TimestampTz when, uint32 wait_event)
+{
+	TimestampTz clock = ttl_docs_clock();
+	int64		wait = when <= clock ? 0 :
+		Min(when - clock, PURGE_ROUND_TIME);
+
+	pgstat_report_activity(STATE_IDLE, NULL);
+	if (wait > 0)
+		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+						 (wait + 999) / 1000, wait_event);
+	ResetLatch(MyLatch);
+}

@@ -1,0 +1,274 @@
+/*-------------------------------------------------------------------------
+ *
+ * purge_shmem.c
+ *		What launcher, workers and sessions share: when something is due, how
+ *		far the purge has come, and what it has done.
+ *
+ * Two hash tables in the main shared memory segment, for databases and for
+ * tables, and the quarantine (purge_quarantine.c).  One LWLock covers all of
+ * them: writers of entries take it for some hundred nanoseconds at a time, a
+ * few times for each batch.  Nothing is allocated and no error is raised while
+ * it is held, except for lists, before they are returned.
+ *
+ * The due times are atomic, because sessions lower them when they commit, and
+ * a commit must not wait.  Entries do not move, so sessions keep pointers to
+ * them.  Whoever is about to look at a table or a database first sets its due
+ * to never, then looks, then lowers it to what it has found: what others write
+ * meanwhile is either seen or lowers it.
+ *
+ * The hash tables are of a fixed size.  Tables beyond it are purged all the
+ * same: they have no progress and no statistics, and each visit looks at each
+ * of them.  For databases it is far beyond what a server has; the launcher logs
+ * when it is too small.
+ *
+ * After a crash shared memory is made anew.  Nothing in it is more than a
+ * short cut or a statistic: what is expired is known from the documents.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+#include "storage/ipc.h"
+#include "storage/shmem.h"
+#include "utils/hsearch.h"
+
+#include "purge.h"
+
+#define MAX_TABLES		10000
+#define MAX_DATABASES	10000
+#define TRANCHE_NAME	"ttl_docs"
+
+PurgeShared *ttl_docs_purge = NULL;
+
+static HTAB *tables = NULL;
+static HTAB *databases = NULL;
+static shmem_request_hook_type next_shmem_request_hook = NULL;
+static shmem_startup_hook_type next_shmem_startup_hook = NULL;
+
+static void request_shmem(void);
+static void startup_shmem(void);
+static HTAB *shared_hash(const char *name, Size keysize, Size entrysize, long max);
+static void start_table(PurgeTable *table, Oid root);
+
+void
+ttl_docs_purge_shmem_init(void)
+{
+	next_shmem_request_hook = shmem_request_hook;
+	shmem_request_hook = request_shmem;
+	next_shmem_startup_hook = shmem_startup_hook;
+	shmem_startup_hook = startup_shmem;
+}
+
+static void
+request_shmem(void)
+{
+	if (next_shmem_request_hook)
+		next_shmem_request_hook();
+	RequestAddinShmemSpace(MAXALIGN(sizeof(PurgeShared)));
+	RequestAddinShmemSpace(hash_estimate_size(MAX_TABLES, sizeof(PurgeTable)));
+	RequestAddinShmemSpace(hash_estimate_size(MAX_DATABASES, sizeof(PurgeDatabase)));
+	RequestAddinShmemSpace(ttl_docs_quarantine_size());
+	RequestNamedLWLockTranche(TRANCHE_NAME, 1);
+}
+
+static void
+startup_shmem(void)
+{
+	bool		found;
+
+	if (next_shmem_startup_hook)
+		next_shmem_startup_hook();
+	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
+	ttl_docs_purge = ShmemInitStruct("ttl_docs purge", sizeof(PurgeShared), &found);
+	if (!found)
+	{
+		memset(ttl_docs_purge, 0, sizeof(PurgeShared));
+		ttl_docs_purge->lock = &GetNamedLWLockTranche(TRANCHE_NAME)->lock;
+		pg_atomic_init_u64(&ttl_docs_purge->wakes_at, (uint64) DT_NOBEGIN);
+		pg_atomic_init_u32(&ttl_docs_purge->must_read_databases, 1);
+		pg_atomic_init_u64(&ttl_docs_purge->clock_base,
+						   (uint64) (ttl_docs_clock() - ttl_docs_elapsed()));
+	}
+	tables = shared_hash("ttl_docs purge tables", sizeof(PurgeTableKey),
+						 sizeof(PurgeTable), MAX_TABLES);
+	databases = shared_hash("ttl_docs purge databases", sizeof(Oid),
+							sizeof(PurgeDatabase), MAX_DATABASES);
+	ttl_docs_quarantine_startup();
+	LWLockRelease(AddinShmemInitLock);
+}
+
+static HTAB *
+shared_hash(const char *name, Size keysize, Size entrysize, long max)
+{
+	HASHCTL		ctl;
+
+	ctl.keysize = keysize;
+	ctl.entrysize = entrysize;
+	return ShmemInitHash(name, max, max, &ctl, HASH_ELEM | HASH_BLOBS);
+}
+
+/*
+ * The entry of a database; NULL if there is none, or none left.  A new one is
+ * due at once, because nobody knows yet what is in it.
+ */
+PurgeDatabase *
+ttl_docs_purge_database(Oid database, bool create)
+{
+	PurgeDatabase *entry;
+	bool		found;
+
+	LWLockAcquire(ttl_docs_purge->lock, create ? LW_EXCLUSIVE : LW_SHARED);
+	entry = hash_search(databases, &database,
+						create ? HASH_ENTER_NULL : HASH_FIND, &found);
+	if (create && entry != NULL && !found)
+	{
+		memset((char *) entry + sizeof(Oid), 0, sizeof(PurgeDatabase) - sizeof(Oid));
+		pg_atomic_init_u64(&entry->due, (uint64) DT_NOBEGIN);
+		pg_atomic_init_u32(&entry->must_list, 1);
+		entry->visited = DT_NOBEGIN;
+		entry->keep_out_until = DT_NOBEGIN;
+		entry->can_connect = true;
+	}
+	LWLockRelease(ttl_docs_purge->lock);
+	return entry;
+}
+
+/* All databases that have an entry, as a list of them. */
+List *
+ttl_docs_purge_databases(void)
+{
+	HASH_SEQ_STATUS status;
+	PurgeDatabase *entry;
+	List	   *found = NIL;
+
+	LWLockAcquire(ttl_docs_purge->lock, LW_SHARED);
+	hash_seq_init(&status, databases);
+	while ((entry = hash_seq_search(&status)) != NULL)
+		found = lappend(found, entry);
+	LWLockRelease(ttl_docs_purge->lock);
+	return found;
+}
+
+/* Forgets a database that is gone, and its tables. */
+void
+ttl_docs_forget_database(Oid database)
+{
+	HASH_SEQ_STATUS status;
+	PurgeTable *table;
+
+	LWLockAcquire(ttl_docs_purge->lock, LW_EXCLUSIVE);
+	hash_search(databases, &database, HASH_REMOVE, NULL);
+	hash_seq_init(&status, tables);
+	while ((table = hash_seq_search(&status)) != NULL)
+	{
+		if (table->key.database != database)
+			continue;
+		ttl_docs_unquarantine_all(table);
+		hash_search(tables, &table->key, HASH_REMOVE, NULL);
+	}
+	LWLockRelease(ttl_docs_purge->lock);
+}
+
+/*
+ * The entry of a table of this database, made if need be; NULL if there is no
+ * room for one.  A new one is due at once.
+ */
+PurgeTable *
+ttl_docs_purge_table(Oid relid, Oid root)
+{
+	PurgeTableKey key = {MyDatabaseId, relid};
+	PurgeTable *entry;
+	bool		found;
+
+	LWLockAcquire(ttl_docs_purge->lock, LW_SHARED);
+	entry = hash_search(tables, &key, HASH_FIND, NULL);
+	LWLockRelease(ttl_docs_purge->lock);
+	if (entry != NULL && entry->root == root)
+		return entry;
+
+	LWLockAcquire(ttl_docs_purge->lock, LW_EXCLUSIVE);
+	entry = hash_search(tables, &key, HASH_ENTER_NULL, &found);
+	if (entry == NULL)
+		ttl_docs_purge->tables_overflow = true;
+	else if (!found)
+		start_table(entry, root);
+	else
+		entry->root = root;
+	LWLockRelease(ttl_docs_purge->lock);
+	return entry;
+}
+
+static void
+start_table(PurgeTable *table, Oid root)
+{
+	memset((char *) table + sizeof(PurgeTableKey), 0,
+		   sizeof(PurgeTable) - sizeof(PurgeTableKey));
+	pg_atomic_init_u64(&table->due, (uint64) DT_NOBEGIN);
+	table->root = root;
+	table->visited = DT_NOBEGIN;
+	table->older_since = DT_NOEND;
+	table->oldest = DT_NOEND;
+	table->counted = DT_NOBEGIN;
+	table->last_purge = DT_NOBEGIN;
+	table->error_at = DT_NOBEGIN;
+	table->logged_at = DT_NOBEGIN;
+}
+
+/* Forgets a table that is gone, or no longer part of a collection. */
+void
+ttl_docs_forget_table(PurgeTable *table)
+{
+	LWLockAcquire(ttl_docs_purge->lock, LW_EXCLUSIVE);
+	ttl_docs_unquarantine_all(table);
+	hash_search(tables, &table->key, HASH_REMOVE, NULL);
+	ttl_docs_purge->tables_overflow = false;
+	LWLockRelease(ttl_docs_purge->lock);
+}
+
+/* All tables of a database that have an entry, as a list of them. */
+List *
+ttl_docs_purge_tables(Oid database)
+{
+	HASH_SEQ_STATUS status;
+	PurgeTable *table;
+	List	   *found = NIL;
+
+	LWLockAcquire(ttl_docs_purge->lock, LW_SHARED);
+	hash_seq_init(&status, tables);
+	while ((table = hash_seq_search(&status)) != NULL)
+		if (table->key.database == database)
+			found = lappend(found, table);
+	LWLockRelease(ttl_docs_purge->lock);
+	return found;
+}
+
+/* Makes a due time earlier; false if it is early enough. */
+bool
+ttl_docs_lower_due(pg_atomic_uint64 *due, TimestampTz when)
+{
+	uint64		current = pg_atomic_read_u64(due);
+
+	while (when < (TimestampTz) current)
+		if (pg_atomic_compare_exchange_u64(due, &current, (uint64) when))
+			return true;
+	return false;
+}
+
+TimestampTz
+ttl_docs_read_due(pg_atomic_uint64 *due)
+{
+	return (TimestampTz) pg_atomic_read_u64(due);
+}
+
+/* Wakes the launcher, unless it will be awake by then; always for DT_NOBEGIN. */
+void
+ttl_docs_wake_launcher(TimestampTz when)
+{
+	Latch	   *latch = ttl_docs_purge->launcher_latch;
+
+	/* a latch of a process that is gone is still a latch */
+	if (latch != NULL && (when == DT_NOBEGIN ||
+						  when < ttl_docs_read_due(&ttl_docs_purge->wakes_at)))
+		SetLatch(latch);
+}

@@ -1,0 +1,528 @@
+/*-------------------------------------------------------------------------
+ *
+ * purge_sql.c
+ *		The purge in SQL: CALL purge(), pause, resume, statistics.
+ *
+ * CALL purge() runs passes in the session of its caller, who owns the
+ * collections or is a superuser, over all that has expired when it begins.
+ * Documents in quarantine are tried too.  It goes by the session's clock, and
+ * by no pace: somebody waits for it.  Like a worker, it waits for no document.
+ *
+ * Each step is a subtransaction, so that an error undoes no more than a batch.
+ * Where the caller has no transaction open, each batch is committed; inside a
+ * block, all of it belongs to that.  Triggers run as in a worker: as the owner,
+ * restricted, with nothing deferred.
+ *
+ * collection_stats() puts together what shared memory has of the tables of a
+ * collection with what its settings say now.  It reads no documents.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "access/relation.h"
+#include "access/table.h"
+#include "access/xact.h"
+#include "access/xlog.h"
+#include "catalog/pg_authid.h"
+#include "catalog/pg_class.h"
+#include "executor/spi.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "tcop/utility.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+#include "utils/resowner.h"
+#include "utils/snapmgr.h"
+#include "utils/syscache.h"
+#include "utils/timestamp.h"
+
+#include "purge.h"
+
+PG_FUNCTION_INFO_V1(ttl_docs_purge_procedure);
+PG_FUNCTION_INFO_V1(ttl_docs_pause_purge);
+PG_FUNCTION_INFO_V1(ttl_docs_resume_purge);
+PG_FUNCTION_INFO_V1(ttl_docs_collection_stats);
+
+/* CALL purge() says how far it is so often */
+#define PROGRESS_PERIOD		(5 * USECS_PER_SEC)
+/* a batch of it may take so long */
+#define CALL_BATCH_TIME		INT64CONST(100000)
+#define STATS_COLUMNS		10
+
+/* What CALL purge() has to do, and has done */
+typedef struct PurgeCall
+{
+	bool		commits;
+	TimestampTz instant;
+	MemoryContext context;		/* lives through commits */
+	int64		deleted;
+	int64		next_progress;
+} PurgeCall;
+
+/* The tables of a collection taken together */
+typedef struct CollectionStats
+{
+	PurgeState	state;
+	int64		backlog;
+	TimestampTz oldest;
+	int64		purged;
+	int64		batches;
+	TimestampTz last_purge;
+	int64		undeletable;
+	bool		has_error;
+	PurgeError	error;
+	TimestampTz error_at;
+} CollectionStats;
+
+static List *collections_of_caller(void);
+static void require_no_hold(Oid root);
+static void purge_collection(PurgeCall *call, Oid root);
+static void purge_table(PurgeCall *call, Oid relid, Oid root, TablePass *result);
+static void tell_result(const char *name, const TablePass *sum);
+static bool run_in_subtransaction(PurgeWork work, void *arg, PurgeError *error);
+static void set_paused(FunctionCallInfo fcinfo, bool paused);
+static void forgive_table(Oid relid, Oid root);
+static void tell_remaining_hold(Oid relid);
+static CollectionStats sum_stats(Oid root);
+static const char *state_of(Oid root, const CollectionStats *stats,
+							const char **hint);
+static bool may_see_errors(Oid root);
+
+/*
+ * CALL purge(collection regclass)
+ */
+Datum
+ttl_docs_purge_procedure(PG_FUNCTION_ARGS)
+{
+	bool		atomic = fcinfo->context == NULL ||
+		!IsA(fcinfo->context, CallContext) ||
+		((CallContext *) fcinfo->context)->atomic;
+	PurgeCall	call = {0};
+	MemoryContext caller;
+	List	   *roots;
+	ListCell   *lc;
+
+	ttl_docs_require_preload();
+	PreventCommandDuringRecovery("CALL ttl_docs.purge()");
+	PreventCommandIfReadOnly("CALL ttl_docs.purge()");
+	SPI_connect_ext(atomic ? 0 : SPI_OPT_NONATOMIC);
+	call.commits = !atomic;
+	call.instant = ttl_docs_clock();
+	call.next_progress = ttl_docs_elapsed() + PROGRESS_PERIOD;
+	call.context = AllocSetContextCreate(PortalContext, "ttl_docs purge",
+										 ALLOCSET_DEFAULT_SIZES);
+
+	caller = MemoryContextSwitchTo(call.context);
+	if (PG_ARGISNULL(0))
+		roots = collections_of_caller();
+	else
+	{
+		require_no_hold(PG_GETARG_OID(0));
+		roots = list_make1_oid(PG_GETARG_OID(0));
+	}
+	MemoryContextSwitchTo(caller);
+
+	foreach(lc, roots)
+		purge_collection(&call, lfirst_oid(lc));
+	if (call.deleted == 0)
+		ereport(NOTICE, (errmsg("there was nothing to purge")));
+	MemoryContextDelete(call.context);
+	SPI_finish();
+	PG_RETURN_VOID();
+}
+
+/* All collections that the caller may purge. */
+static List *
+collections_of_caller(void)
+{
+	List	   *all = ttl_docs_all_collections();
+	List	   *owned = NIL;
+	ListCell   *lc;
+
+	foreach(lc, all)
+		if (compat_table_ownercheck(lfirst_oid(lc), GetUserId()))
+			owned = lappend_oid(owned, lfirst_oid(lc));
+	return owned;
+}
+
+/* The one that was asked for by name: if it cannot be purged, that is an error. */
+static void
+require_no_hold(Oid root)
+{
+	Collection	collection;
+	Relation	rel = ttl_docs_open_collection(root, AccessShareLock, &collection);
+	PurgeState	hold = ttl_docs_settings_hold(root, &collection.settings);
+
+	if (PURGE_IS_HOLD(hold))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("the purge of \"%s\" is held: %s",
+						RelationGetRelationName(rel), ttl_docs_purge_state_name(hold)),
+				 errhint("%s", ttl_docs_purge_state_hint(hold))));
+	table_close(rel, NoLock);
+}
+
+/* Purges the tables of a collection, one after the other. */
+static void
+purge_collection(PurgeCall *call, Oid root)
+{
+	TablePass	sum = {0};
+	MemoryContext caller = MemoryContextSwitchTo(call->context);
+	char	   *name = get_rel_name(root);
+	List	   *tables;
+	ListCell   *lc;
+
+	/* it may have gone since the last commit */
+	tables = name != NULL && compat_table_ownercheck(root, GetUserId()) ?
+		ttl_docs_collection_tables(root) : NIL;
+	MemoryContextSwitchTo(caller);
+	foreach(lc, tables)
+		purge_table(call, lfirst_oid(lc), root, &sum);
+	call->deleted += sum.total_deleted;
+	if (tables != NIL)
+		tell_result(name, &sum);
+}
+
+static void
+purge_table(PurgeCall *call, Oid relid, Oid root, TablePass *sum)
+{
+	TablePass	pass = {0};
+
+	pass.context = AllocSetContextCreate(call->context, "ttl_docs pass",
+										 ALLOCSET_DEFAULT_SIZES);
+	pass.table = ttl_docs_purge_table(relid, root);
+	pass.relid = relid;
+	pass.run = run_in_subtransaction;
+	pass.foreground = true;
+	pass.in_block = !call->commits;
+	pass.instant = call->instant;
+	pass.told = DT_NOBEGIN;
+	pass.time_limit = CALL_BATCH_TIME;
+	pass.row_limit = ttl_docs_purge_batch_size;
+	ttl_docs_begin_pass(&pass);
+	while (ttl_docs_step_pass(&pass))
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (call->commits && pass.deletes)
+			SPI_commit();
+		if (ttl_docs_elapsed() < call->next_progress)
+			continue;
+		call->next_progress = ttl_docs_elapsed() + PROGRESS_PERIOD;
+		ereport(NOTICE,
+				(errmsg("purging %s: %lld documents so far", pass.name,
+						(long long) pass.total_deleted)));
+	}
+	if (call->commits)
+		SPI_commit();
+
+	sum->total_deleted += pass.total_deleted;
+	sum->total_refused += pass.total_refused;
+	sum->left += pass.found_busy ? Max(pass.left, 1) : 0;
+	if (pass.has_error)
+	{
+		sum->has_error = true;
+		sum->error = pass.error;
+	}
+	if (PURGE_IS_HOLD(pass.state) || pass.state == PURGE_NO_INDEX)
+	{
+		sum->state = pass.state;
+		sum->detail = pass.detail != NULL ?
+			MemoryContextStrdup(call->context, pass.detail) : NULL;
+	}
+	MemoryContextDelete(pass.context);
+}
+
+/* Says what became of a collection. */
+static void
+tell_result(const char *name, const TablePass *sum)
+{
+	if (sum->total_deleted > 0)
+		ereport(NOTICE,
+				(errmsg_plural("purged %lld document of \"%s\"",
+							   "purged %lld documents of \"%s\"",
+							   (unsigned long) sum->total_deleted,
+							   (long long) sum->total_deleted, name)));
+	if (sum->left > 0)
+		ereport(NOTICE,
+				(errmsg("expired documents of \"%s\" are locked by other sessions, and were left",
+						name)));
+	if (sum->state != PURGE_IDLE)
+		ereport(WARNING,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("\"%s\" was not purged: %s", name,
+						ttl_docs_purge_state_name(sum->state)),
+				 sum->detail != NULL ? errdetail("It is because of %s.", sum->detail) : 0,
+				 errhint("%s", ttl_docs_purge_state_hint(sum->state))));
+	if (sum->has_error)
+		ereport(WARNING,
+				(errcode(sum->error.sqlstate),
+				 sum->total_refused > 0 ?
+				 errmsg_plural("%lld document of \"%s\" could not be purged",
+							   "%lld documents of \"%s\" could not be purged",
+							   (unsigned long) sum->total_refused,
+							   (long long) sum->total_refused, name) :
+				 errmsg("\"%s\" could not be purged", name),
+				 errdetail("The last error was: %s", sum->error.message)));
+}
+
+/* Runs a step in a subtransaction, and keeps its error. */
+static bool
+run_in_subtransaction(PurgeWork work, void *arg, PurgeError *error)
+{
+	MemoryContext caller = CurrentMemoryContext;
+	ResourceOwner owner = CurrentResourceOwner;
+	volatile bool succeeded = false;
+
+	BeginInternalSubTransaction(NULL);
+	MemoryContextSwitchTo(caller);
+	PG_TRY();
+	{
+		PushActiveSnapshot(GetTransactionSnapshot());
+		work(arg);
+		PopActiveSnapshot();
+		CommandCounterIncrement();
+		ReleaseCurrentSubTransaction();
+		succeeded = true;
+	}
+	PG_CATCH();
+	{
+		int			category = ERRCODE_TO_CATEGORY(geterrcode());
+
+		/* the caller's own wish, or nothing that could be gone around */
+		if (category == ERRCODE_OPERATOR_INTERVENTION ||
+			category == ERRCODE_INSUFFICIENT_RESOURCES)
+			PG_RE_THROW();
+		MemoryContextSwitchTo(caller);
+		ttl_docs_keep_error(error);
+		RollbackAndReleaseCurrentSubTransaction();
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(caller);
+	CurrentResourceOwner = owner;
+	return succeeded;
+}
+
+/*
+ * pause_purge(collection regclass)
+ */
+Datum
+ttl_docs_pause_purge(PG_FUNCTION_ARGS)
+{
+	set_paused(fcinfo, true);
+	PG_RETURN_VOID();
+}
+
+/*
+ * resume_purge(collection regclass)
+ *
+ * Ends a pause, and the holds after a restore and a jump of the clock.  Documents
+ * in quarantine are tried at once.
+ */
+Datum
+ttl_docs_resume_purge(PG_FUNCTION_ARGS)
+{
+	Oid			root = ttl_docs_collection_arg(fcinfo);
+	List	   *tables;
+	ListCell   *lc;
+
+	set_paused(fcinfo, false);
+	tables = ttl_docs_collection_tables(root);
+	foreach(lc, tables)
+		forgive_table(lfirst_oid(lc), root);
+	if (tables != NIL)
+		tell_remaining_hold(linitial_oid(tables));
+	PG_RETURN_VOID();
+}
+
+/*
+ * Writes the label.  The lock keeps other changes of it away, but no writers: a
+ * batch that is under way may still end.
+ */
+static void
+set_paused(FunctionCallInfo fcinfo, bool paused)
+{
+	Collection	collection;
+	Relation	rel;
+
+	ttl_docs_require_preload();
+	rel = ttl_docs_open_collection(ttl_docs_collection_arg(fcinfo),
+								   ShareUpdateExclusiveLock, &collection);
+	collection.settings.paused = paused;
+	if (!paused)
+	{
+		collection.settings.origin_database = MyDatabaseId;
+		collection.settings.origin_relation = RelationGetRelid(rel);
+	}
+	ttl_docs_write_label(RelationGetRelid(rel), &collection.settings);
+	table_close(rel, NoLock);
+}
+
+/* Forgets the trouble of a table, and accepts the clock as it is. */
+static void
+forgive_table(Oid relid, Oid root)
+{
+	PurgeTable *table = ttl_docs_purge_table(relid, root);
+
+	if (table == NULL)
+		return;
+	LWLockAcquire(ttl_docs_purge->lock, LW_EXCLUSIVE);
+	ttl_docs_unquarantine_all(table);
+	table->failures = 0;
+	table->unquarantined = 0;
+	table->progress.is_set = false;
+	table->accepted_jump = Max(ttl_docs_clock_jump(), 0);
+	LWLockRelease(ttl_docs_purge->lock);
+}
+
+/* Some holds are not for resume_purge() to end. */
+static void
+tell_remaining_hold(Oid relid)
+{
+	Relation	rel = table_open(relid, AccessShareLock);
+	Collection	collection;
+	PurgeState	hold = PURGE_IDLE;
+	char	   *detail;
+
+	if (ttl_docs_collection(relid, &collection))
+		hold = ttl_docs_purge_hold(rel, &collection,
+								   ttl_docs_purge_table(relid, collection.root),
+								   &detail);
+	if (PURGE_IS_HOLD(hold))
+		ereport(NOTICE,
+				(errmsg("the purge of \"%s\" is still held: %s",
+						get_rel_name(collection.root), ttl_docs_purge_state_name(hold)),
+				 detail != NULL ? errdetail("It is because of %s.", detail) : 0,
+				 errhint("%s", ttl_docs_purge_state_hint(hold))));
+	table_close(rel, AccessShareLock);
+}
+
+/*
+ * collection_stats(collection regclass): a row of the view stat_collections
+ */
+Datum
+ttl_docs_collection_stats(PG_FUNCTION_ARGS)
+{
+	Oid			root = PG_GETARG_OID(0);
+	TimestampTz clock = ttl_docs_clock();
+	TupleDesc	tupdesc;
+	Datum		values[STATS_COLUMNS];
+	bool		nulls[STATS_COLUMNS] = {0};
+	CollectionStats stats;
+	const char *state;
+	const char *hint;
+
+	ttl_docs_require_preload();
+	if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+	if (!ttl_docs_has_own_label(root))
+		PG_RETURN_NULL();
+	stats = sum_stats(root);
+	state = state_of(root, &stats, &hint);
+
+	values[0] = CStringGetTextDatum(state);
+	nulls[1] = hint == NULL;
+	values[1] = hint != NULL ? CStringGetTextDatum(hint) : (Datum) 0;
+	values[2] = Int64GetDatum(stats.backlog);
+	nulls[3] = stats.oldest == DT_NOEND || stats.backlog == 0;
+	values[3] = nulls[3] ? (Datum) 0 :
+		DirectFunctionCall2(timestamp_mi,
+							TimestampTzGetDatum(Max(clock, stats.oldest)),
+							TimestampTzGetDatum(stats.oldest));
+	values[4] = Int64GetDatum(stats.purged);
+	values[5] = Int64GetDatum(stats.batches);
+	nulls[6] = stats.last_purge == DT_NOBEGIN;
+	values[6] = TimestampTzGetDatum(stats.last_purge);
+	values[7] = Int64GetDatum(stats.undeletable);
+	nulls[8] = nulls[9] = !stats.has_error || !may_see_errors(root);
+	values[8] = nulls[8] ? (Datum) 0 : CStringGetTextDatum(stats.error.message);
+	values[9] = TimestampTzGetDatum(stats.error_at);
+	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(tupdesc),
+													  values, nulls)));
+}
+
+/* Adds up what shared memory has of the tables of a collection. */
+static CollectionStats
+sum_stats(Oid root)
+{
+	CollectionStats sum = {0};
+	List	   *tables = ttl_docs_collection_tables(root);
+	ListCell   *lc;
+
+	sum.oldest = DT_NOEND;
+	sum.last_purge = DT_NOBEGIN;
+	sum.error_at = DT_NOBEGIN;
+	foreach(lc, tables)
+	{
+		PurgeTable *table = ttl_docs_purge_table(lfirst_oid(lc), root);
+
+		if (table == NULL)
+			continue;
+		LWLockAcquire(ttl_docs_purge->lock, LW_SHARED);
+		sum.state = Max(sum.state, table->state);
+		sum.backlog += table->backlog;
+		sum.oldest = Min(sum.oldest, table->oldest);
+		sum.purged += table->purged;
+		sum.batches += table->batches;
+		sum.last_purge = Max(sum.last_purge, table->last_purge);
+		sum.undeletable += table->quarantined + table->unquarantined;
+		if (table->has_error && table->error_at > sum.error_at)
+		{
+			sum.has_error = true;
+			sum.error = table->error;
+			sum.error_at = table->error_at;
+		}
+		LWLockRelease(ttl_docs_purge->lock);
+	}
+	return sum;
+}
+
+/*
+ * What the purge does with a collection, and the way out of it.  Holds that the
+ * settings say are those of now; the others are as the last look found them.
+ */
+static const char *
+state_of(Oid root, const CollectionStats *stats, const char **hint)
+{
+	Collection	collection;
+	PurgeDatabase *database = ttl_docs_purge_database(MyDatabaseId, false);
+	PurgeState	state = stats->state;
+	PurgeState	hold;
+
+	*hint = NULL;
+	if (RecoveryInProgress())
+	{
+		*hint = "The primary server purges.";
+		return "standby";
+	}
+	if (!ttl_docs_collection(root, &collection))
+		return "gone";
+	hold = ttl_docs_settings_hold(root, &collection.settings);
+	/* the label may have changed since the last look */
+	if (PURGE_IS_HOLD(hold))
+		state = hold;
+	else if (state == PURGE_PAUSED || state == PURGE_RESTORED)
+		state = PURGE_IDLE;
+	if (database != NULL && database->is_off && !PURGE_IS_HOLD(state))
+	{
+		*hint = "Turn on ttl_docs.purge, for the server and for this database, and default_transaction_read_only off.";
+		return "disabled";
+	}
+	if (state == PURGE_IDLE && !collection.settings.on)
+		return "off";
+	*hint = ttl_docs_purge_state_hint(state);
+	return ttl_docs_purge_state_name(state);
+}
+
+/* Messages of triggers may show what is in a document. */
+static bool
+may_see_errors(Oid root)
+{
+	return has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS) ||
+		compat_table_ownercheck(root, GetUserId());
+}

@@ -1,0 +1,226 @@
+/*-------------------------------------------------------------------------
+ *
+ * row_delete.c
+ *		Deletes rows in C, with all that belongs to a DELETE.
+ *
+ * That is: BEFORE ROW triggers, the delete, AFTER ROW triggers and foreign key
+ * actions; and, where asked for, the statement triggers, with their transition
+ * tables, of the table or of the partitioned table that it belongs to, as if
+ * the user had named that one.  Each row has a trigger query of its own, so that
+ * its consequences are through before the next row is touched, and an error
+ * names the row that it comes from.  Transition tables want all rows in one.
+ *
+ * While rows are deleted, purging() is true.  The flag is taken back by whoever
+ * catches an error: callers bracket with ttl_docs_begin_purging() in a PG_TRY.
+ *
+ * Our own trigger is passed over where it is the only one BEFORE ROW: it would
+ * only look whether we are purging.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/tableam.h"
+#include "catalog/pg_trigger.h"
+#include "commands/trigger.h"
+#include "executor/executor.h"
+#include "fmgr.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+
+#include "ttl_docs.h"
+
+PG_FUNCTION_INFO_V1(ttl_docs_purging);
+
+static int	purging_depth = 0;
+
+static ResultRelInfo *make_relinfo(Relation rel, ResultRelInfo *root);
+static bool has_before_row_trigger(TriggerDesc *triggers);
+static void begin_query(RowDeleter *deleter);
+static void end_query(RowDeleter *deleter);
+
+/*
+ * purging()
+ */
+Datum
+ttl_docs_purging(PG_FUNCTION_ARGS)
+{
+	ttl_docs_require_preload();
+	PG_RETURN_BOOL(ttl_docs_is_purging());
+}
+
+bool
+ttl_docs_is_purging(void)
+{
+	return purging_depth > 0;
+}
+
+void
+ttl_docs_begin_purging(void)
+{
+	purging_depth++;
+}
+
+void
+ttl_docs_end_purging(void)
+{
+	purging_depth--;
+}
+
+/*
+ * Prepares to delete rows of a table.  root is the table whose statement
+ * triggers are to fire, or NULL if none are.  The caller has an active snapshot.
+ */
+void
+ttl_docs_begin_deletes(RowDeleter *deleter, Relation rel, Relation root)
+{
+	MemoryContext caller;
+	TriggerDesc *of_statement;
+
+	CheckCmdReplicaIdentity(rel, CMD_DELETE);
+	memset(deleter, 0, sizeof(*deleter));
+	deleter->rel = rel;
+	deleter->estate = CreateExecutorState();
+	caller = MemoryContextSwitchTo(deleter->estate->es_query_cxt);
+	if (root != NULL && RelationGetRelid(root) != RelationGetRelid(rel))
+		deleter->root = make_relinfo(root, NULL);
+	deleter->relinfo = make_relinfo(rel, deleter->root);
+	deleter->estate->es_snapshot = GetActiveSnapshot();
+	compat_EvalPlanQualInit(&deleter->epqstate, deleter->estate);
+
+	of_statement = deleter->root != NULL ? root->trigdesc : rel->trigdesc;
+	deleter->fires_statement = root != NULL && of_statement != NULL &&
+		(of_statement->trig_delete_before_statement ||
+		 of_statement->trig_delete_after_statement);
+	deleter->fires_before = has_before_row_trigger(rel->trigdesc);
+	deleter->fires_after = rel->trigdesc != NULL &&
+		rel->trigdesc->trig_delete_after_row;
+	deleter->one_query = deleter->fires_statement ||
+		(of_statement != NULL && of_statement->trig_delete_old_table);
+	MemoryContextSwitchTo(caller);
+}
+
+static ResultRelInfo *
+make_relinfo(Relation rel, ResultRelInfo *root)
+{
+	ResultRelInfo *relinfo = makeNode(ResultRelInfo);
+
+	InitResultRelInfo(relinfo, rel, 1, root, 0);
+	return relinfo;
+}
+
+/* Is there one that is enabled and not ours? */
+static bool
+has_before_row_trigger(TriggerDesc *triggers)
+{
+	if (triggers == NULL || !triggers->trig_delete_before_row)
+		return false;
+	for (int i = 0; i < triggers->numtriggers; i++)
+	{
+		Trigger    *trigger = &triggers->triggers[i];
+
+		if (TRIGGER_TYPE_MATCHES(trigger->tgtype, TRIGGER_TYPE_ROW,
+								 TRIGGER_TYPE_BEFORE, TRIGGER_TYPE_DELETE) &&
+			trigger->tgenabled != TRIGGER_DISABLED &&
+			strcmp(trigger->tgname, TTL_DOCS_TRIGGER) != 0)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Deletes a row that the caller has judged, under that command number.  Where
+ * there are BEFORE ROW triggers, the caller has locked it, too: they would wait
+ * for the lock otherwise.
+ */
+DeleteResult
+ttl_docs_delete_row(RowDeleter *deleter, ItemPointer tid, CommandId cid, bool wait)
+{
+	EState	   *estate = deleter->estate;
+	MemoryContext caller = MemoryContextSwitchTo(estate->es_query_cxt);
+	DeleteResult result = DELETE_REFUSED;
+	TM_FailureData failure;
+
+	estate->es_output_cid = cid;
+	if (!deleter->query_is_open)
+		begin_query(deleter);
+	if (!deleter->fires_before ||
+		compat_ExecBRDeleteTriggers(estate, &deleter->epqstate, deleter->relinfo, tid))
+	{
+		switch (table_tuple_delete(deleter->rel, tid, cid, estate->es_snapshot,
+								   InvalidSnapshot, wait, &failure, false))
+		{
+			case TM_Ok:
+				ExecARDeleteTriggers(estate, deleter->relinfo, tid, NULL,
+									 deleter->transition, false);
+				result = DELETE_DONE;
+				break;
+			case TM_BeingModified:
+				result = DELETE_BUSY;
+				break;
+			case TM_Updated:
+			case TM_Deleted:
+				result = DELETE_CHANGED;
+				break;
+			default:
+				/* this very command, or a trigger of it, did something to it */
+				break;
+		}
+	}
+	if (!deleter->one_query)
+		end_query(deleter);
+	ResetPerTupleExprContext(estate);
+	MemoryContextSwitchTo(caller);
+	return result;
+}
+
+static void
+begin_query(RowDeleter *deleter)
+{
+	ResultRelInfo *of_statement = deleter->root != NULL ?
+		deleter->root : deleter->relinfo;
+
+	deleter->query_is_open = true;
+	if (!deleter->one_query && !deleter->fires_before && !deleter->fires_after)
+		return;
+	AfterTriggerBeginQuery();
+	deleter->has_trigger_query = true;
+	deleter->transition =
+		MakeTransitionCaptureState(of_statement->ri_RelationDesc->trigdesc,
+								   RelationGetRelid(of_statement->ri_RelationDesc),
+								   CMD_DELETE);
+	if (deleter->fires_statement)
+		ExecBSDeleteTriggers(deleter->estate, of_statement);
+}
+
+static void
+end_query(RowDeleter *deleter)
+{
+	if (!deleter->query_is_open)
+		return;
+	deleter->query_is_open = false;
+	if (!deleter->has_trigger_query)
+		return;
+	if (deleter->fires_statement)
+		ExecASDeleteTriggers(deleter->estate,
+							 deleter->root != NULL ? deleter->root : deleter->relinfo,
+							 deleter->transition);
+	AfterTriggerEndQuery(deleter->estate);
+	deleter->has_trigger_query = false;
+}
+
+/* All rows are deleted: fires what is left, and cleans up. */
+void
+ttl_docs_end_deletes(RowDeleter *deleter)
+{
+	EState	   *estate = deleter->estate;
+	MemoryContext caller = MemoryContextSwitchTo(estate->es_query_cxt);
+
+	end_query(deleter);
+	EvalPlanQualEnd(&deleter->epqstate);
+	ExecCloseResultRelations(estate);
+	ExecResetTupleTable(estate->es_tupleTable, false);
+	estate->es_snapshot = InvalidSnapshot;
+	MemoryContextSwitchTo(caller);
+	FreeExecutorState(estate);
+}
