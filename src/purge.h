@@ -160,6 +160,7 @@ typedef struct PurgeDatabase
 	TimestampTz visited;
 	TimestampTz keep_out_until; /* somebody wants it without a worker */
 	bool		can_connect;
+	bool		has_extension;	/* as far as is known */
 	bool		is_off;			/* ttl_docs.purge is off in it */
 	bool		has_more;		/* the last visit ended for lack of time, */
 	int			tables_left;	/* with work left in so many tables */
@@ -304,6 +305,7 @@ typedef struct PurgeBatch
 	int64		time_limit;		/* microseconds */
 	/* at work, and after an error */
 	bool		has_started;	/* the table is all right */
+	bool		has_told;		/* logical decoding of the batch */
 	int			current;		/* the candidate at work; -1 = none of them */
 	ItemPointerData current_tid;	/* its row */
 	BlockNumber nblocks;

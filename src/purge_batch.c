@@ -88,7 +88,7 @@ ttl_docs_run_batch(PurgeBatch *batch)
 
 	batch->consumed = batch->deleted = 0;
 	batch->current = -1;
-	batch->has_started = false;
+	batch->has_started = batch->has_told = false;
 	batch->outcomes = NIL;
 	batch->end = BATCH_DONE;
 
@@ -162,7 +162,6 @@ delete_candidates(PurgeBatch *batch, Relation rel, Relation root,
 	OwnerSwitch before;
 	RowDeleter	deleter;
 
-	tell_decoding(rel);
 	fire_deferred_now();
 	ttl_docs_become_owner(rel, &before);
 	ttl_docs_begin_purging();
@@ -271,6 +270,9 @@ judge_and_delete(PurgeBatch *batch, RowDeleter *deleter,
 		return;
 	}
 
+	if (!batch->has_told)
+		tell_decoding(deleter->rel);
+	batch->has_told = true;
 	/* triggers of the row before may have run commands */
 	cid = GetCurrentCommandId(true);
 	if (!deleter->fires_before ||

@@ -187,7 +187,10 @@ tell(void)
 	if (must_list)
 	{
 		if (database != NULL)
+		{
+			database->has_extension = true;
 			pg_atomic_write_u32(&database->must_list, 1);
+		}
 		earliest = DT_NOBEGIN;
 	}
 	if (earliest == DT_NOEND || database == NULL)

@@ -47,6 +47,8 @@
 /* between the two ranges: stamps lie within 2^43 seconds of zero */
 #define RANGE_BORDER	(-(SLOT_INHERITING_OFFSET / 2))
 #define NO_SLOT			PG_INT64_MIN
+/* no ttl is shorter, so within it a clock that goes back does not matter */
+#define CLOCK_TOLERANCE	USECS_PER_SEC
 /* how far a backlog is counted beyond the candidates */
 #define COUNT_LIMIT		2000000
 /* work_mem of a bitmap, in bytes; beyond it, it knows blocks only, as BRIN does */
@@ -169,7 +171,7 @@ ttl_docs_progress_holds(const PurgeProgress *progress, Relation index,
 		progress->index == RelationGetRelid(index) &&
 		progress->index_file == index->rd_rel->relfilenode &&
 		progress->root == collection->root &&
-		progress->clock <= clock &&
+		progress->clock <= clock + CLOCK_TOLERANCE &&
 		/* while TTL is off, nobody tells of stamps that are below a floor */
 		(now->on || progress->generation == ttl_docs_stamp_generation()) &&
 		then->on == now->on && then->default_ttl == now->default_ttl &&

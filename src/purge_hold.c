@@ -32,6 +32,7 @@
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "catalog/partition.h"
+#include "catalog/pg_inherits.h"
 #include "catalog/pg_proc.h"
 #include "catalog/pg_subscription_rel.h"
 #include "catalog/pg_trigger.h"
@@ -233,10 +234,19 @@ foreign_trigger(Oid relid, int16 events, List **seen)
 	systable_endscan(scan);
 	table_close(triggers, AccessShareLock);
 
+	/* of a partitioned table, the triggers of its partitions fire */
 	foreach(lc, reached)
-		if (found == NULL)
-			found = foreign_trigger(lfirst_oid(lc),
-									TRIGGER_TYPE_DELETE | TRIGGER_TYPE_UPDATE, seen);
+	{
+		List	   *members = find_all_inheritors(lfirst_oid(lc), NoLock, NULL);
+		ListCell   *member_lc;
+
+		foreach(member_lc, members)
+			if (found == NULL)
+				found = foreign_trigger(lfirst_oid(member_lc),
+										TRIGGER_TYPE_DELETE | TRIGGER_TYPE_UPDATE,
+										seen);
+		list_free(members);
+	}
 	list_free(reached);
 	return found;
 }

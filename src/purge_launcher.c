@@ -125,6 +125,7 @@ ttl_docs_launcher_main(Datum arg)
 	{
 		TimestampTz clock = ttl_docs_clock();
 		TimestampTz next;
+		bool		told;
 
 		CHECK_FOR_INTERRUPTS();
 		MemoryContextReset(context);
@@ -133,12 +134,14 @@ ttl_docs_launcher_main(Datum arg)
 		ttl_docs_observe_clock();
 		reap_lost_workers();
 		/* a clock that went back must not put off the round, either */
-		if (pg_atomic_exchange_u32(&ttl_docs_purge->must_read_databases, 0) != 0 ||
-			clock >= next_round || next_round > clock + PURGE_ROUND_TIME)
+		told = pg_atomic_exchange_u32(&ttl_docs_purge->must_read_databases, 0) != 0;
+		if (told || clock >= next_round || next_round > clock + PURGE_ROUND_TIME)
 		{
 			read_databases();
 			next_round = clock + PURGE_ROUND_TIME;
 		}
+		if (told)
+			visit_those_that_are_off();
 		next = Min(send_workers(), next_round);
 
 		/* from here on, whoever lowers a due time wakes us; so look again */
@@ -205,6 +208,7 @@ visit_those_that_are_off(void)
 
 		if (!database->is_off)
 			continue;
+		database->is_off = false;
 		pg_atomic_write_u32(&database->must_list, 1);
 		ttl_docs_lower_due(&database->due, ttl_docs_clock());
 	}
@@ -257,7 +261,6 @@ read_databases(void)
 			ttl_docs_forget_database(database);
 	}
 	note_databases(all, connectable);
-	visit_those_that_are_off();
 }
 
 static void
@@ -289,6 +292,7 @@ reap_lost_workers(void)
 	for (int i = 0; i < PURGE_MAX_WORKERS; i++)
 	{
 		PurgeWorkerSlot *slot = &ttl_docs_purge->workers[i];
+		PurgeDatabase *database;
 		pid_t		pid;
 		bool		is_lost;
 
@@ -298,9 +302,19 @@ reap_lost_workers(void)
 			is_lost = GetBackgroundWorkerPid(handles[i], &pid) == BGWH_STOPPED;
 		else
 			is_lost = clock - slot->asked >= START_TIMEOUT;
+		if (!is_lost)
+			continue;
+		database = ttl_docs_purge_database(slot->database, false);
 		LWLockAcquire(ttl_docs_purge->lock, LW_EXCLUSIVE);
-		if (is_lost && slot->pid == 0)
+		if (slot->pid == 0)
+		{
 			memset(slot, 0, sizeof(*slot));
+			if (database != NULL)
+			{
+				database->visited = clock;
+				database->failures++;
+			}
+		}
 		LWLockRelease(ttl_docs_purge->lock);
 	}
 }
@@ -371,7 +385,8 @@ visit_time(const PurgeDatabase *database, TimestampTz due)
 	int			workers = workers_in(database->database);
 	TimestampTz when = due;
 
-	if (!database->can_connect || due == DT_NOEND ||
+	if (!database->can_connect || !database->has_extension ||
+		database->is_off || due == DT_NOEND ||
 		(workers > 0 && workers >= database->tables_left))
 		return DT_NOEND;
 	when = Max(when, database->keep_out_until);

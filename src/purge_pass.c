@@ -43,7 +43,7 @@
 
 /* entries of the index that the first look of a pass takes, and the largest */
 #define FIRST_FIND		65536
-#define LARGEST_FIND	1048576
+#define LARGEST_FIND	524288
 /* a backlog is counted so often, at the most */
 #define COUNT_PERIOD	(10 * USECS_PER_SEC)
 /* a BRIN index cannot tell when something is due */
@@ -183,7 +183,7 @@ look(TablePass *pass)
 	if (pass->batch_limit < pass->row_limit && !pass->has_error)
 		pass->batch_limit = pass->row_limit;
 
-	if (pass->table == NULL)
+	if (pass->table == NULL || pass->foreground)
 		return;
 	LWLockAcquire(ttl_docs_purge->lock, LW_EXCLUSIVE);
 	pass->table->state = PURGE_WORKING;
@@ -259,7 +259,7 @@ look_at_table(TablePass *pass, Relation rel, const Collection *collection)
 			ttl_docs_reset_progress(&pass->progress, index, collection, clock);
 		else
 		{
-			if (pass->told > DT_NOBEGIN)
+			if (pass->told != DT_NOBEGIN)
 				ttl_docs_rewind_progress(&pass->progress, pass->told);
 			come_back_for_left(&pass->progress, clock);
 		}
@@ -448,7 +448,7 @@ apply_outcome(TablePass *pass, const RowOutcome *outcome)
 			/* if it is not committed after all, a worker has to find it */
 			ttl_docs_unquarantine(pass->table, unconstify(ItemPointerData *, &outcome->tid));
 			pass->table->progress.is_set = false;
-			ttl_docs_lower_due(&pass->table->due, DT_NOBEGIN);
+			ttl_docs_lower_due(&pass->table->due, clock);
 			break;
 	}
 }

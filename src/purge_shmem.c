@@ -129,6 +129,7 @@ ttl_docs_purge_database(Oid database, bool create)
 		entry->visited = DT_NOBEGIN;
 		entry->keep_out_until = DT_NOBEGIN;
 		entry->can_connect = true;
+		entry->has_extension = true;
 	}
 	LWLockRelease(ttl_docs_purge->lock);
 	return entry;
@@ -222,7 +223,6 @@ ttl_docs_forget_table(PurgeTable *table)
 	LWLockAcquire(ttl_docs_purge->lock, LW_EXCLUSIVE);
 	ttl_docs_unquarantine_all(table);
 	hash_search(tables, &table->key, HASH_REMOVE, NULL);
-	ttl_docs_purge->tables_overflow = false;
 	LWLockRelease(ttl_docs_purge->lock);
 }
 

@@ -115,8 +115,8 @@ ttl_docs_purge_procedure(PG_FUNCTION_ARGS)
 	call.commits = !atomic;
 	call.instant = ttl_docs_clock();
 	call.next_progress = ttl_docs_elapsed() + PROGRESS_PERIOD;
-	call.context = AllocSetContextCreate(PortalContext, "ttl_docs purge",
-										 ALLOCSET_DEFAULT_SIZES);
+	call.context = AllocSetContextCreate(atomic ? CurrentMemoryContext : PortalContext,
+										 "ttl_docs purge", ALLOCSET_DEFAULT_SIZES);
 
 	caller = MemoryContextSwitchTo(call.context);
 	if (PG_ARGISNULL(0))

@@ -61,6 +61,8 @@
 #define MAX_ACTIVE		8
 /* milliseconds; a document whose triggers take longer counts as failed */
 #define BATCH_TIMEOUT	5000
+/* tables without a place in shared memory are looked at so often */
+#define OVERFLOW_PERIOD	(60 * USECS_PER_SEC)
 /* milliseconds; has to be below deadlock_timeout, or that would be waited for */
 #define LOCK_WAIT		100
 
@@ -78,7 +80,6 @@ static bool take_slot(int index, uint64 generation);
 static void leave_slot(int code, Datum arg);
 static void pin_settings(void);
 static bool must_leave(void);
-static bool may_purge_here(void);
 static void visit(void);
 static List *tables_to_visit(void);
 static void list_tables(List **unplaced);
@@ -109,12 +110,14 @@ ttl_docs_worker_main(Datum arg)
 	visit_deadline = ttl_docs_elapsed() + PURGE_VISIT_TIME;
 	wait_for_rate = compat_wait_event("TtlDocsPurgeRate");
 	wait_for_others = compat_wait_event("TtlDocsPurgePause");
-	if (must_leave())
-		return;
-	BackgroundWorkerInitializeConnectionByOid(my_slot->database, InvalidOid, 0);
-	pin_settings();
+	if (!must_leave())
+	{
+		BackgroundWorkerInitializeConnectionByOid(my_slot->database, InvalidOid, 0);
+		pin_settings();
+	}
 	if (!must_leave())
 		visit();
+	visit_is_complete = true;
 }
 
 /* Takes the place that the launcher has asked for; false if it gave up on us. */
@@ -140,14 +143,16 @@ static void
 leave_slot(int code, Datum arg)
 {
 	TimestampTz clock = ttl_docs_clock();
+	PurgeDatabase *database = ttl_docs_purge_database(my_slot->database, false);
 	List	   *tables;
 	ListCell   *lc;
 
 	(void) code;
 	(void) arg;
-	if (my_database != NULL && !visit_is_complete)
+	if (database != NULL && !visit_is_complete)
 	{
-		tables = ttl_docs_purge_tables(my_database->database);
+		MemoryContextSwitchTo(TopMemoryContext);
+		tables = ttl_docs_purge_tables(database->database);
 		LWLockAcquire(ttl_docs_purge->lock, LW_EXCLUSIVE);
 		foreach(lc, tables)
 		{
@@ -158,12 +163,12 @@ leave_slot(int code, Datum arg)
 			table->claimed_by = 0;
 			ttl_docs_lower_due(&table->due, clock);
 		}
-		my_database->visited = clock;
-		my_database->has_more = false;
-		my_database->failures++;
+		database->visited = clock;
+		database->has_more = false;
+		database->failures++;
 		LWLockRelease(ttl_docs_purge->lock);
-		pg_atomic_write_u32(&my_database->must_list, 1);
-		ttl_docs_lower_due(&my_database->due, clock);
+		pg_atomic_write_u32(&database->must_list, 1);
+		ttl_docs_lower_due(&database->due, clock);
 	}
 	LWLockAcquire(ttl_docs_purge->lock, LW_EXCLUSIVE);
 	if (my_slot->generation == my_generation)
@@ -219,6 +224,7 @@ visit(void)
 {
 	List	   *tables;
 	List	   *unplaced = NIL;
+	bool		installed;
 	bool		allowed;
 
 	my_database = ttl_docs_purge_database(MyDatabaseId, true);
@@ -229,7 +235,8 @@ visit(void)
 	pgstat_report_activity(STATE_RUNNING, "ttl_docs: looking for expired documents");
 	StartTransactionCommand();
 	PushActiveSnapshot(GetTransactionSnapshot());
-	allowed = may_purge_here();
+	installed = OidIsValid(get_extension_oid(TTL_DOCS_EXTENSION, true));
+	allowed = installed && ttl_docs_purge_on && !DefaultXactReadOnly;
 	if (allowed &&
 		(my_database == NULL || ttl_docs_purge->tables_overflow ||
 		 pg_atomic_exchange_u32(&my_database->must_list, 0) != 0))
@@ -241,21 +248,14 @@ visit(void)
 	if (my_database != NULL)
 	{
 		LWLockAcquire(ttl_docs_purge->lock, LW_EXCLUSIVE);
-		my_database->is_off = !allowed;
+		my_database->has_extension = installed;
+		my_database->is_off = installed && !allowed;
 		LWLockRelease(ttl_docs_purge->lock);
 	}
 	if (allowed)
 		purge_tables(tables, unplaced);
 	else
 		end_visit(0);
-}
-
-/* Is there anything of ours in this database, and may it be purged? */
-static bool
-may_purge_here(void)
-{
-	return OidIsValid(get_extension_oid(TTL_DOCS_EXTENSION, true)) &&
-		ttl_docs_purge_on && !DefaultXactReadOnly;
 }
 
 /* The tables that are due, in the order in which they are to be visited. */
@@ -299,6 +299,7 @@ list_tables(List **unplaced)
 {
 	List	   *collections = ttl_docs_all_collections();
 	List	   *relids = NIL;
+	TimestampTz clock = ttl_docs_clock();
 	ListCell   *lc;
 	ListCell   *table_lc;
 
@@ -315,7 +316,7 @@ list_tables(List **unplaced)
 			relids = lappend_oid(relids, lfirst_oid(table_lc));
 			if (table != NULL)
 			{
-				ttl_docs_lower_due(&table->due, DT_NOBEGIN);
+				ttl_docs_lower_due(&table->due, clock);
 				continue;
 			}
 			caller = MemoryContextSwitchTo(TopMemoryContext);
@@ -541,13 +542,16 @@ end_visit(int tables_left)
 	visit_is_complete = true;
 	if (my_database == NULL)
 		return;
-	tables = my_database->is_off ? NIL : ttl_docs_purge_tables(MyDatabaseId);
+	tables = ttl_docs_purge_tables(MyDatabaseId);
 	foreach(lc, tables)
 	{
 		PurgeTable *table = lfirst(lc);
 
 		due = Min(due, ttl_docs_read_due(&table->due));
 	}
+	/* of these nobody tells */
+	if (ttl_docs_purge->tables_overflow)
+		due = Min(due, ttl_docs_clock() + OVERFLOW_PERIOD);
 	LWLockAcquire(ttl_docs_purge->lock, LW_EXCLUSIVE);
 	my_database->visited = ttl_docs_clock();
 	my_database->has_more = tables_left > 0;
