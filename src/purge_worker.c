@@ -110,13 +110,12 @@ ttl_docs_worker_main(Datum arg)
 	visit_deadline = ttl_docs_elapsed() + PURGE_VISIT_TIME;
 	wait_for_rate = compat_wait_event("TtlDocsPurgeRate");
 	wait_for_others = compat_wait_event("TtlDocsPurgePause");
-	if (!must_leave())
+	if (!my_slot->must_leave)
 	{
 		BackgroundWorkerInitializeConnectionByOid(my_slot->database, InvalidOid, 0);
 		pin_settings();
-	}
-	if (!must_leave())
 		visit();
+	}
 	visit_is_complete = true;
 }
 
@@ -208,11 +207,12 @@ pin_settings(void)
 					PGC_SUSET, PGC_S_OVERRIDE);
 }
 
-/* Is it time to go? */
+/* Is it time to go?  A reload may have turned the purge off. */
 static bool
 must_leave(void)
 {
-	return my_slot->must_leave || ttl_docs_elapsed() >= visit_deadline;
+	return my_slot->must_leave || !ttl_docs_purge_on ||
+		ttl_docs_elapsed() >= visit_deadline;
 }
 
 /*
