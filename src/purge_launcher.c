@@ -91,6 +91,9 @@ ttl_docs_purge_init(void)
 	ttl_docs_purge_due_init();
 	ttl_docs_purge_database_init();
 
+	/* pg_upgrade wants to be alone */
+	if (IsBinaryUpgrade)
+		return;
 	memset(&worker, 0, sizeof(worker));
 	worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
 	worker.bgw_start_time = BgWorkerStart_RecoveryFinished;

@@ -62,6 +62,9 @@ static void look(TablePass *pass);
 static void look_work(void *arg);
 static void look_at_table(TablePass *pass, Relation rel,
 						  const Collection *collection);
+static void look_into_index(TablePass *pass, Relation rel, Oid index_oid,
+							const Collection *collection);
+static void note_backlog(TablePass *pass, TimestampTz clock);
 static void come_back_for_left(PurgeProgress *progress, TimestampTz clock);
 static bool delete_some(TablePass *pass);
 static void batch_work(void *arg);
@@ -185,19 +188,8 @@ look(TablePass *pass)
 
 	if (pass->table == NULL || pass->foreground)
 		return;
-	LWLockAcquire(ttl_docs_purge->lock, LW_EXCLUSIVE);
 	pass->table->state = PURGE_WORKING;
-	if (found->count > 0 && !found->by_row)
-		pass->table->oldest = ttl_docs_slot_due(found->items[0].slot,
-												found->default_ttl);
-	if (found->backlog >= 0)
-	{
-		pass->table->backlog = found->backlog;
-		pass->table->counted = clock;
-	}
-	else
-		pass->table->backlog = Max(pass->table->backlog, found->count);
-	LWLockRelease(ttl_docs_purge->lock);
+	note_backlog(pass, clock);
 }
 
 /* In a transaction. */
@@ -229,49 +221,81 @@ static void
 look_at_table(TablePass *pass, Relation rel, const Collection *collection)
 {
 	const CollectionSettings *settings = &collection->settings;
-	TimestampTz clock = pass_clock(pass);
 	MemoryContext caller = MemoryContextSwitchTo(pass->context);
-	Oid			index_oid;
-	Relation	index;
-	bool		count;
+	Oid			index_oid = ttl_docs_purge_index(rel, settings->indexing);
 
 	if (pass->name == NULL)
 		pass->name = ttl_docs_quoted_name(pass->relid);
-	pass->look_end = BATCH_HELD;
+	pass->look_end = BATCH_DONE;
 	pass->state = ttl_docs_purge_hold(rel, collection, pass->table, &pass->detail);
-	index_oid = ttl_docs_purge_index(rel, settings->indexing);
 	if (!settings->on && settings->written_floor == DT_NOBEGIN &&
 		settings->due_floor == DT_NOBEGIN)
 	{
 		/* never on, so nothing can be expired, and nobody is held up */
-		pass->look_end = BATCH_DONE;
 		memset(&pass->candidates, 0, sizeof(pass->candidates));
 		pass->candidates.is_complete = true;
 		pass->candidates.next_due = DT_NOEND;
 	}
-	else if (!PURGE_IS_HOLD(pass->state) && !OidIsValid(index_oid))
-		pass->state = PURGE_NO_INDEX;
+	else if (OidIsValid(index_oid))
+		look_into_index(pass, rel, index_oid, collection);
 	else if (!PURGE_IS_HOLD(pass->state))
+		pass->state = PURGE_NO_INDEX;
+	if (PURGE_IS_HOLD(pass->state) || pass->state == PURGE_NO_INDEX)
+		pass->look_end = BATCH_HELD;
+	MemoryContextSwitchTo(caller);
+}
+
+/* Finds candidates; of a table that is held, only how many there are. */
+static void
+look_into_index(TablePass *pass, Relation rel, Oid index_oid,
+				const Collection *collection)
+{
+	Relation	index = index_open(index_oid, AccessShareLock);
+	TimestampTz clock = pass_clock(pass);
+	bool		held = PURGE_IS_HOLD(pass->state);
+	bool		count = pass->table != NULL && !pass->foreground &&
+		(held || clock >= pass->table->counted + COUNT_PERIOD);
+
+	if (!ttl_docs_progress_holds(&pass->progress, index, collection, clock))
+		ttl_docs_reset_progress(&pass->progress, index, collection, clock);
+	else
 	{
-		pass->look_end = BATCH_DONE;
-		index = index_open(index_oid, AccessShareLock);
-		if (!ttl_docs_progress_holds(&pass->progress, index, collection, clock))
-			ttl_docs_reset_progress(&pass->progress, index, collection, clock);
-		else
-		{
-			if (pass->told != DT_NOBEGIN)
-				ttl_docs_rewind_progress(&pass->progress, pass->told);
-			come_back_for_left(&pass->progress, clock);
-		}
-		pass->told = DT_NOBEGIN;
-		pass->progress.clock = clock;
-		count = pass->table != NULL && !pass->foreground &&
-			clock >= pass->table->counted + COUNT_PERIOD;
+		if (pass->told != DT_NOBEGIN)
+			ttl_docs_rewind_progress(&pass->progress, pass->told);
+		come_back_for_left(&pass->progress, clock);
+	}
+	pass->told = DT_NOBEGIN;
+	pass->progress.clock = clock;
+	if (!held)
 		ttl_docs_find_candidates(rel, index, collection, &pass->progress, clock,
 								 pass->find_limit, count, &pass->candidates);
-		index_close(index, AccessShareLock);
+	else if (count)
+	{
+		ttl_docs_find_candidates(rel, index, collection, &pass->progress, clock,
+								 1, true, &pass->candidates);
+		note_backlog(pass, clock);
 	}
-	MemoryContextSwitchTo(caller);
+	index_close(index, AccessShareLock);
+}
+
+/* Keeps in shared memory what a look has found. */
+static void
+note_backlog(TablePass *pass, TimestampTz clock)
+{
+	const Candidates *found = &pass->candidates;
+	PurgeTable *table = pass->table;
+
+	LWLockAcquire(ttl_docs_purge->lock, LW_EXCLUSIVE);
+	table->oldest = found->count > 0 && !found->by_row ?
+		ttl_docs_slot_due(found->items[0].slot, found->default_ttl) : DT_NOEND;
+	if (found->backlog >= 0)
+	{
+		table->backlog = found->backlog;
+		table->counted = clock;
+	}
+	else
+		table->backlog = Max(table->backlog, found->count);
+	LWLockRelease(ttl_docs_purge->lock);
 }
 
 /* It is time to come back for what was left. */
@@ -694,7 +718,8 @@ ttl_docs_end_pass(TablePass *pass, bool capped)
 	table->progress = pass->progress;
 	table->state = pass->state;
 	table->visited = clock;
-	table->oldest = oldest;
+	if (!PURGE_IS_HOLD(pass->state))
+		table->oldest = oldest;
 	if (pass->state != PURGE_TROUBLE)
 		table->failures = 0;
 	if (pass->state == PURGE_IDLE || pass->state == PURGE_WAITING)
