@@ -58,6 +58,7 @@
 
 #define LABEL_VERSION 1
 
+static SysScanDesc scan_labels(Relation seclabels);
 static void check_relabel(const ObjectAddress *object, const char *label);
 static void check_labelled_table(Oid relid, const CollectionSettings *settings);
 static char *print_label(const CollectionSettings *settings);
@@ -181,14 +182,10 @@ int
 ttl_docs_remove_all_labels(void)
 {
 	Relation	seclabels = table_open(SecLabelRelationId, RowExclusiveLock);
-	ScanKeyData key;
-	SysScanDesc scan;
+	SysScanDesc scan = scan_labels(seclabels);
 	HeapTuple	tuple;
 	int			count = 0;
 
-	ScanKeyInit(&key, Anum_pg_seclabel_provider, BTEqualStrategyNumber,
-				F_TEXTEQ, CStringGetTextDatum(TTL_DOCS_PROVIDER));
-	scan = systable_beginscan(seclabels, InvalidOid, false, NULL, 1, &key);
 	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
 	{
 		ttl_docs_invalidate_tree(((FormData_pg_seclabel *) GETSTRUCT(tuple))->objoid);
@@ -199,6 +196,33 @@ ttl_docs_remove_all_labels(void)
 	table_close(seclabels, RowExclusiveLock);
 	CommandCounterIncrement();
 	return count;
+}
+
+/* The tables of this database that have a label, as a list of OIDs. */
+List *
+ttl_docs_all_collections(void)
+{
+	Relation	seclabels = table_open(SecLabelRelationId, AccessShareLock);
+	SysScanDesc scan = scan_labels(seclabels);
+	HeapTuple	tuple;
+	List	   *found = NIL;
+
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+		found = lappend_oid(found, ((FormData_pg_seclabel *) GETSTRUCT(tuple))->objoid);
+	systable_endscan(scan);
+	table_close(seclabels, AccessShareLock);
+	return found;
+}
+
+/* Starts to read all labels of ours. */
+static SysScanDesc
+scan_labels(Relation seclabels)
+{
+	ScanKeyData key;
+
+	ScanKeyInit(&key, Anum_pg_seclabel_provider, BTEqualStrategyNumber,
+				F_TEXTEQ, CStringGetTextDatum(TTL_DOCS_PROVIDER));
+	return systable_beginscan(seclabels, InvalidOid, false, NULL, 1, &key);
 }
 
 /* Invalidates the table and its partitions in every relation cache. */

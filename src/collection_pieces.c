@@ -329,6 +329,21 @@ ttl_docs_drop_trigger(Oid relid)
 	CommandCounterIncrement();
 }
 
+/* The tables that hold the documents of a collection, as a list of OIDs. */
+List *
+ttl_docs_collection_tables(Oid root)
+{
+	List	   *members = find_all_inheritors(root, NoLock, NULL);
+	List	   *tables = NIL;
+	ListCell   *lc;
+
+	foreach(lc, members)
+		if (get_rel_relkind(lfirst_oid(lc)) == RELKIND_RELATION)
+			tables = lappend_oid(tables, lfirst_oid(lc));
+	list_free(members);
+	return tables;
+}
+
 /* A table's name for use in SQL: qualified and quoted. */
 char *
 ttl_docs_quoted_name(Oid relid)

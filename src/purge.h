@@ -396,8 +396,6 @@ extern int64 ttl_docs_rate_wait(void);
 #define PURGE_WORKER_FUNCTION	"ttl_docs_worker_main"
 extern PGDLLEXPORT void ttl_docs_worker_main(Datum arg);
 extern void ttl_docs_keep_error(PurgeError *error);
-extern List *ttl_docs_collection_tables(Oid root);
-extern List *ttl_docs_all_collections(void);
 
 /* purge_launcher.c */
 #define PURGE_LAUNCHER_FUNCTION "ttl_docs_launcher_main"

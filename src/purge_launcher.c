@@ -67,6 +67,8 @@ static BackgroundWorkerHandle *handles[PURGE_MAX_WORKERS];
 static bool told_of_no_slot = false;
 static TimestampTz no_slot_until = DT_NOBEGIN;
 
+static void describe_process(BackgroundWorker *worker, const char *name,
+							 const char *function);
 static bool become_launcher(void);
 static void leave_launcher(int code, Datum arg);
 static void reload_settings(void);
@@ -94,15 +96,23 @@ ttl_docs_purge_init(void)
 	/* pg_upgrade wants to be alone */
 	if (IsBinaryUpgrade)
 		return;
-	memset(&worker, 0, sizeof(worker));
-	worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
-	worker.bgw_start_time = BgWorkerStart_RecoveryFinished;
+	describe_process(&worker, "ttl_docs launcher", PURGE_LAUNCHER_FUNCTION);
 	worker.bgw_restart_time = RESTART_SECONDS;
-	strlcpy(worker.bgw_library_name, TTL_DOCS_EXTENSION, BGW_MAXLEN);
-	strlcpy(worker.bgw_function_name, PURGE_LAUNCHER_FUNCTION, BGW_MAXLEN);
-	strlcpy(worker.bgw_name, "ttl_docs launcher", BGW_MAXLEN);
-	strlcpy(worker.bgw_type, "ttl_docs launcher", BGW_MAXLEN);
 	RegisterBackgroundWorker(&worker);
+}
+
+/* What the launcher and its workers have in common. */
+static void
+describe_process(BackgroundWorker *worker, const char *name, const char *function)
+{
+	memset(worker, 0, sizeof(*worker));
+	worker->bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
+	worker->bgw_start_time = BgWorkerStart_RecoveryFinished;
+	worker->bgw_restart_time = BGW_NEVER_RESTART;
+	strlcpy(worker->bgw_library_name, TTL_DOCS_EXTENSION, BGW_MAXLEN);
+	strlcpy(worker->bgw_function_name, function, BGW_MAXLEN);
+	strlcpy(worker->bgw_name, name, BGW_MAXLEN);
+	strlcpy(worker->bgw_type, name, BGW_MAXLEN);
 }
 
 void
@@ -424,14 +434,7 @@ send_worker(PurgeDatabase *database)
 	slot->must_leave = false;
 	LWLockRelease(ttl_docs_purge->lock);
 
-	memset(&worker, 0, sizeof(worker));
-	worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
-	worker.bgw_start_time = BgWorkerStart_RecoveryFinished;
-	worker.bgw_restart_time = BGW_NEVER_RESTART;
-	strlcpy(worker.bgw_library_name, TTL_DOCS_EXTENSION, BGW_MAXLEN);
-	strlcpy(worker.bgw_function_name, PURGE_WORKER_FUNCTION, BGW_MAXLEN);
-	strlcpy(worker.bgw_name, "ttl_docs purge worker", BGW_MAXLEN);
-	strlcpy(worker.bgw_type, "ttl_docs purge worker", BGW_MAXLEN);
+	describe_process(&worker, "ttl_docs purge worker", PURGE_WORKER_FUNCTION);
 	worker.bgw_main_arg = Int32GetDatum(index);
 	memcpy(worker.bgw_extra, &slot->generation, sizeof(slot->generation));
 	worker.bgw_notify_pid = MyProcPid;

@@ -29,12 +29,7 @@
  */
 #include "postgres.h"
 
-#include "access/genam.h"
-#include "access/table.h"
 #include "access/xact.h"
-#include "catalog/pg_class.h"
-#include "catalog/pg_inherits.h"
-#include "catalog/pg_seclabel.h"
 #include "commands/extension.h"
 #include "libpq/pqsignal.h"
 #include "mb/pg_wchar.h"
@@ -46,10 +41,7 @@
 #include "storage/proc.h"
 #include "tcop/tcopprot.h"
 #include "utils/backend_status.h"
-#include "utils/builtins.h"
-#include "utils/fmgroids.h"
 #include "utils/guc.h"
-#include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 #include "utils/timeout.h"
@@ -355,41 +347,6 @@ forget_tables_but(List *relids)
 		if (!found && table->claimed_by == 0)
 			ttl_docs_forget_table(table);
 	}
-}
-
-/* The tables that carry a label, whatever their kind, as a list of OIDs. */
-List *
-ttl_docs_all_collections(void)
-{
-	Relation	seclabels = table_open(SecLabelRelationId, AccessShareLock);
-	ScanKeyData key;
-	SysScanDesc scan;
-	HeapTuple	tuple;
-	List	   *found = NIL;
-
-	ScanKeyInit(&key, Anum_pg_seclabel_provider, BTEqualStrategyNumber,
-				F_TEXTEQ, CStringGetTextDatum(TTL_DOCS_PROVIDER));
-	scan = systable_beginscan(seclabels, InvalidOid, false, NULL, 1, &key);
-	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
-		found = lappend_oid(found, ((FormData_pg_seclabel *) GETSTRUCT(tuple))->objoid);
-	systable_endscan(scan);
-	table_close(seclabels, AccessShareLock);
-	return found;
-}
-
-/* The tables that hold the documents of a collection, as a list of OIDs. */
-List *
-ttl_docs_collection_tables(Oid root)
-{
-	List	   *members = find_all_inheritors(root, NoLock, NULL);
-	List	   *tables = NIL;
-	ListCell   *lc;
-
-	foreach(lc, members)
-		if (get_rel_relkind(lfirst_oid(lc)) == RELKIND_RELATION)
-			tables = lappend_oid(tables, lfirst_oid(lc));
-	list_free(members);
-	return tables;
 }
 
 /* Purges tables, a few side by side, until all is done or time is up. */

@@ -176,6 +176,7 @@ extern void ttl_docs_set_label(Oid relid, const CollectionSettings *settings);
 extern bool ttl_docs_push_snapshot(void);
 extern void ttl_docs_write_label(Oid relid, const CollectionSettings *settings);
 extern int	ttl_docs_remove_all_labels(void);
+extern List *ttl_docs_all_collections(void);
 extern void ttl_docs_invalidate_tree(Oid relid);
 extern const char *ttl_docs_indexing_name(IndexingMode indexing);
 extern IndexingMode ttl_docs_parse_indexing(const char *name);
@@ -200,6 +201,7 @@ extern Oid	ttl_docs_other_purge_index(Relation rel, IndexingMode indexing,
 extern Oid	ttl_docs_trigger_function(void);
 extern bool ttl_docs_has_trigger(Oid relid);
 extern void ttl_docs_drop_trigger(Oid relid);
+extern List *ttl_docs_collection_tables(Oid root);
 extern char *ttl_docs_quoted_name(Oid relid);
 extern void ttl_docs_run(const char *format,...) pg_attribute_printf(1, 2);
 extern void ttl_docs_create_trigger(Oid relid);

@@ -26,3 +26,7 @@ SELECT id, doc, _ts FROM sessions ORDER BY id;
 \! sleep 3
 SELECT id, doc, _ts FROM sessions ORDER BY id;
 SELECT count(*) FROM sessions;
+
+-- A background worker takes them off the disk, a moment later.
+\! sleep 3
+SELECT collection, state, purged, last_purge FROM ttl_docs.stat_collections;
