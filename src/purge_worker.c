@@ -64,6 +64,7 @@ static uint64 my_generation;
 static PurgeDatabase *my_database = NULL;
 static bool visit_is_complete = false;
 static int64 visit_deadline;
+static bool visit_is_capped = false;	/* purge_max_rate made it wait */
 
 static uint32 wait_for_rate;
 static uint32 wait_for_others;
@@ -80,7 +81,7 @@ static int	compare_visits(const ListCell *a, const ListCell *b);
 static void purge_tables(List *tables, List *unplaced);
 static TablePass *next_pass(List **tables, List **unplaced);
 static bool claim(PurgeTable *table, TimestampTz *told);
-static bool make_step(TablePass *pass, bool *capped);
+static bool make_step(TablePass *pass);
 static void end_visit(int tables_left);
 static bool run_in_transaction(PurgeWork work, void *arg, PurgeError *error);
 static void nap(int64 microseconds, uint32 wait_event);
@@ -357,10 +358,9 @@ purge_tables(List *tables, List *unplaced)
 	int			nactive = 0;
 	int			turn = 0;
 	int			left;
-	bool		capped = false;
 
 	ttl_docs_observe_load();
-	while (!must_leave() && !capped)
+	while (!must_leave())
 	{
 		TablePass  *pass;
 
@@ -371,20 +371,18 @@ purge_tables(List *tables, List *unplaced)
 			break;
 		turn %= nactive;
 		pass = active[turn];
-		if (make_step(pass, &capped))
+		if (make_step(pass))
 		{
 			turn++;
 			continue;
 		}
-		if (capped)
-			break;
 		ttl_docs_end_pass(pass, false);
 		MemoryContextDelete(pass->context);
 		active[turn] = active[--nactive];
 	}
 	left = nactive + list_length(tables);
 	for (int i = 0; i < nactive; i++)
-		ttl_docs_end_pass(active[i], capped);
+		ttl_docs_end_pass(active[i], visit_is_capped);
 	end_visit(left);
 }
 
@@ -448,22 +446,24 @@ claim(PurgeTable *table, TimestampTz *told)
 
 /*
  * Goes a step further with a table, at the pace that befits; false if it is
- * done with, or *capped if the rate leaves no time for more in this visit.
+ * done with.
  */
 static bool
-make_step(TablePass *pass, bool *capped)
+make_step(TablePass *pass)
 {
 	int64		wait = ttl_docs_rate_wait();
 	int64		began;
 	bool		goes_on;
 
-	if (ttl_docs_elapsed() + wait >= visit_deadline && wait > 0)
-	{
-		*capped = true;
-		return false;
-	}
 	if (wait > 0)
+	{
+		visit_is_capped = true;
+		if (pass->table != NULL && pass->has_candidates)
+			pass->table->state = PURGE_CAPPED;
 		nap(wait, wait_for_rate);
+		if (must_leave())
+			return true;
+	}
 	if (ConfigReloadPending)
 	{
 		ConfigReloadPending = false;
