@@ -293,7 +293,7 @@ typedef struct PurgeBatch
 	/* given */
 	PurgeTable *table;			/* NULL if it has no place in shared memory */
 	Oid			relid;
-	MemoryContext context;		/* of the outcomes */
+	MemoryContext context;		/* of the result */
 	bool		waits_for_table;
 	bool		by_row;			/* as in Candidates */
 	bool		skips_quarantined;

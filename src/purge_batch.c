@@ -113,8 +113,11 @@ ttl_docs_run_batch(PurgeBatch *batch)
 		batch->end = BATCH_TABLE_GONE;
 	else
 	{
+		MemoryContext caller = MemoryContextSwitchTo(batch->context);
+
 		batch->state = ttl_docs_purge_hold(rel, &collection, batch->table,
 										   &batch->detail);
+		MemoryContextSwitchTo(caller);
 		if (PURGE_IS_HOLD(batch->state))
 			batch->end = BATCH_HELD;
 		else if (OidIsValid(batch->index) &&

@@ -276,11 +276,13 @@ static bool
 run_in_subtransaction(PurgeWork work, void *arg, PurgeError *error)
 {
 	MemoryContext caller = CurrentMemoryContext;
+	MemoryContext of_step = AllocSetContextCreate(caller, "ttl_docs step",
+												  ALLOCSET_DEFAULT_SIZES);
 	ResourceOwner owner = CurrentResourceOwner;
 	volatile bool succeeded = false;
 
 	BeginInternalSubTransaction(NULL);
-	MemoryContextSwitchTo(caller);
+	MemoryContextSwitchTo(of_step);
 	PG_TRY();
 	{
 		PushActiveSnapshot(GetTransactionSnapshot());
@@ -304,6 +306,7 @@ run_in_subtransaction(PurgeWork work, void *arg, PurgeError *error)
 	}
 	PG_END_TRY();
 	MemoryContextSwitchTo(caller);
+	MemoryContextDelete(of_step);
 	CurrentResourceOwner = owner;
 	return succeeded;
 }

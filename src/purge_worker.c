@@ -82,6 +82,7 @@ static void purge_tables(List *tables, List *unplaced);
 static TablePass *next_pass(List **tables, List **unplaced);
 static bool claim(PurgeTable *table, TimestampTz *told);
 static bool make_step(TablePass *pass);
+static void report_activity(const TablePass *pass);
 static void end_visit(int tables_left);
 static bool run_in_transaction(PurgeWork work, void *arg, PurgeError *error);
 static void nap(int64 microseconds, uint32 wait_event);
@@ -471,9 +472,7 @@ make_step(TablePass *pass)
 	}
 	pass->row_limit = ttl_docs_pace_rows();
 	pass->time_limit = ttl_docs_pace_time();
-	if (pass->name != NULL)
-		pgstat_report_activity(STATE_RUNNING,
-							   psprintf("ttl_docs: purging %s", pass->name));
+	report_activity(pass);
 	began = ttl_docs_elapsed();
 	goes_on = ttl_docs_step_pass(pass);
 	if (pass->deletes)
@@ -486,6 +485,18 @@ make_step(TablePass *pass)
 				visit_deadline - ttl_docs_elapsed()), wait_for_others);
 	}
 	return goes_on;
+}
+
+/* Shows in pg_stat_activity what is done now. */
+static void
+report_activity(const TablePass *pass)
+{
+	char		activity[2 * NAMEDATALEN + 64];
+
+	if (pass->name == NULL)
+		return;
+	snprintf(activity, sizeof(activity), "ttl_docs: purging %s", pass->name);
+	pgstat_report_activity(STATE_RUNNING, activity);
 }
 
 /* The visit comes to its end: when is the next one due? */
