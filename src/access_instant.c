@@ -368,10 +368,15 @@ instant_ExecutorFinish(QueryDesc *queryDesc)
 static void
 choose_instant(LiveQuery *query, int eflags)
 {
-	query->checked_due = DT_NOEND;
-	query->foreign_key_check = InNoForceRLSOperation() &&
-		(eflags & EXEC_FLAG_SKIP_TRIGGERS) != 0 &&
+	bool		of_foreign_key = InNoForceRLSOperation() &&
+		(eflags & EXEC_FLAG_SKIP_TRIGGERS) != 0;
+
+	query->foreign_key_check = of_foreign_key &&
 		query->stmt->commandType == CMD_SELECT && query->stmt->rowMarks != NIL;
+	query->foreign_key_action = of_foreign_key &&
+		(query->stmt->commandType == CMD_UPDATE ||
+		 query->stmt->commandType == CMD_DELETE);
+	query->checked_due = DT_NOEND;
 	query->needs_all_rows = query->foreign_key_check &&
 		IsA(query->stmt->planTree, Agg);
 	if (query->foreign_key_check)

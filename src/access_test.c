@@ -16,7 +16,10 @@
  *   COPY TO.  That is what pg_dump sets, so that a backup is complete.  Not in
  *   a SECURITY DEFINER function: its caller may have set it;
  * - ALTER TABLE when it checks the rows that are there against a foreign key,
- *   for the parents.
+ *   for the parents;
+ * - the actions of foreign keys.  A child that has expired may be under way to be
+ *   renewed: it has to be waited for, as any child would be.  What is expired
+ *   still when it is reached is deleted with its parent, or left as it is.
  *
  *-------------------------------------------------------------------------
  */
@@ -149,6 +152,9 @@ sees_expired(const LiveQuery *query, Oid collection, bool is_parent)
 
 	if (query == NULL || query->stmt->hasModifyingCTE)
 		return false;
+	/* what somebody is renewing has to be waited for, and not be orphaned */
+	if (query->foreign_key_action)
+		return true;
 	/* parents on disk count, children that are expired do not */
 	if (query->validates_foreign_key)
 		return is_parent || query->foreign_key_check;

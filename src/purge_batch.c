@@ -278,10 +278,12 @@ judge_and_delete(PurgeBatch *batch, RowDeleter *deleter,
 	batch->has_told = true;
 	/* triggers of the row before may have run commands */
 	cid = GetCurrentCommandId(true);
-	if (!deleter->fires_before ||
+	if (!deleter->fires_before)
+		result = ttl_docs_delete_row(deleter, &batch->current_tid, cid, false);
+	/* what looks busy may be locked by this very transaction */
+	if ((deleter->fires_before || result == DELETE_BUSY) &&
 		lock_row(deleter->rel, &batch->current_tid, cid, row, &result))
-		result = ttl_docs_delete_row(deleter, &batch->current_tid, cid,
-									 deleter->fires_before);
+		result = ttl_docs_delete_row(deleter, &batch->current_tid, cid, true);
 	switch (result)
 	{
 		case DELETE_DONE:

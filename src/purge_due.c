@@ -45,6 +45,7 @@ typedef struct PendingPurge
 {
 	PurgeTable *table;
 	int			rows;
+	SubTransactionId subid;
 } PendingPurge;
 static List *pending_purges = NIL;
 
@@ -53,11 +54,14 @@ static bool must_list = false;	/* it changed collections, or too many tables */
 static void tell_at_commit(XactEvent event, void *arg);
 static void tell(void);
 static void count_pending_purges(void);
+static void follow_subtransaction(SubXactEvent event, SubTransactionId mySubid,
+								  SubTransactionId parentSubid, void *arg);
 
 void
 ttl_docs_purge_due_init(void)
 {
 	RegisterXactCallback(tell_at_commit, NULL);
+	RegisterSubXactCallback(follow_subtransaction, NULL);
 }
 
 /*
@@ -133,6 +137,7 @@ ttl_docs_count_purged_at_commit(PurgeTable *table, int rows)
 
 	purge->table = table;
 	purge->rows = rows;
+	purge->subid = GetCurrentSubTransactionId();
 	pending_purges = lappend(pending_purges, purge);
 	MemoryContextSwitchTo(caller);
 }
@@ -147,6 +152,27 @@ count_pending_purges(void)
 		PendingPurge *purge = lfirst(lc);
 
 		ttl_docs_count_purged(purge->table, purge->rows);
+	}
+}
+
+/* What was purged in a subtransaction belongs to its parent, or never was. */
+static void
+follow_subtransaction(SubXactEvent event, SubTransactionId mySubid,
+					  SubTransactionId parentSubid, void *arg)
+{
+	ListCell   *lc;
+
+	(void) arg;
+	foreach(lc, pending_purges)
+	{
+		PendingPurge *purge = lfirst(lc);
+
+		if (purge->subid != mySubid)
+			continue;
+		if (event == SUBXACT_EVENT_COMMIT_SUB)
+			purge->subid = parentSubid;
+		else if (event == SUBXACT_EVENT_ABORT_SUB)
+			purge->rows = 0;
 	}
 }
 

@@ -202,7 +202,12 @@ look_work(void *arg)
 
 	pass->look_end = BATCH_TABLE_GONE;
 	if (pass->foreground)
+	{
+		/* locks of a block are kept: a partition comes after its root */
+		if (ttl_docs_collection(pass->relid, &collection))
+			LockRelationOid(collection.root, AccessShareLock);
 		LockRelationOid(pass->relid, AccessShareLock);
+	}
 	else if (!ConditionalLockRelationOid(pass->relid, AccessShareLock))
 	{
 		pass->look_end = BATCH_TABLE_BUSY;
@@ -398,7 +403,7 @@ apply_batch(TablePass *pass, PurgeBatch *batch)
 		else
 			ttl_docs_count_purged(pass->table, batch->deleted);
 		LWLockAcquire(ttl_docs_purge->lock, LW_EXCLUSIVE);
-		if (pass->is_main)
+		if (pass->is_main && !pass->in_block)
 			pass->table->backlog = Max(pass->table->backlog - batch->consumed, 0);
 		LWLockRelease(ttl_docs_purge->lock);
 	}

@@ -61,7 +61,7 @@ typedef struct PurgeCall
 	bool		commits;
 	TimestampTz instant;
 	MemoryContext context;		/* lives through commits */
-	int64		deleted;
+	bool		has_told;		/* the caller of something */
 	int64		next_progress;
 } PurgeCall;
 
@@ -84,7 +84,7 @@ static List *collections_of_caller(void);
 static void require_no_hold(Oid root);
 static void purge_collection(PurgeCall *call, Oid root);
 static void purge_table(PurgeCall *call, Oid relid, Oid root, TablePass *result);
-static void tell_result(const char *name, const TablePass *sum);
+static void tell_result(PurgeCall *call, const char *name, const TablePass *sum);
 static bool run_in_subtransaction(PurgeWork work, void *arg, PurgeError *error);
 static void set_paused(FunctionCallInfo fcinfo, bool paused);
 static void forgive_table(Oid relid, Oid root);
@@ -130,7 +130,7 @@ ttl_docs_purge_procedure(PG_FUNCTION_ARGS)
 
 	foreach(lc, roots)
 		purge_collection(&call, lfirst_oid(lc));
-	if (call.deleted == 0)
+	if (!call.has_told)
 		ereport(NOTICE, (errmsg("there was nothing to purge")));
 	MemoryContextDelete(call.context);
 	SPI_finish();
@@ -184,9 +184,8 @@ purge_collection(PurgeCall *call, Oid root)
 	MemoryContextSwitchTo(caller);
 	foreach(lc, tables)
 		purge_table(call, lfirst_oid(lc), root, &sum);
-	call->deleted += sum.total_deleted;
 	if (tables != NIL)
-		tell_result(name, &sum);
+		tell_result(call, name, &sum);
 }
 
 static void
@@ -240,8 +239,10 @@ purge_table(PurgeCall *call, Oid relid, Oid root, TablePass *sum)
 
 /* Says what became of a collection. */
 static void
-tell_result(const char *name, const TablePass *sum)
+tell_result(PurgeCall *call, const char *name, const TablePass *sum)
 {
+	call->has_told |= sum->total_deleted > 0 || sum->left > 0 ||
+		sum->state != PURGE_IDLE || sum->has_error;
 	if (sum->total_deleted > 0)
 		ereport(NOTICE,
 				(errmsg_plural("purged %lld document of \"%s\"",
@@ -250,12 +251,12 @@ tell_result(const char *name, const TablePass *sum)
 							   (long long) sum->total_deleted, name)));
 	if (sum->left > 0)
 		ereport(NOTICE,
-				(errmsg("expired documents of \"%s\" are locked by other sessions, and were left",
+				(errmsg("expired documents of \"%s\" are in use by other sessions, and were left",
 						name)));
 	if (sum->state != PURGE_IDLE)
 		ereport(WARNING,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("\"%s\" was not purged: %s", name,
+				 errmsg("the purge of \"%s\" is held: %s", name,
 						ttl_docs_purge_state_name(sum->state)),
 				 sum->detail != NULL ? errdetail("It is because of %s.", sum->detail) : 0,
 				 errhint("%s", ttl_docs_purge_state_hint(sum->state))));

@@ -256,6 +256,7 @@ struct LiveQuery
 	bool		foreign_key_check;	/* a query of core's RI triggers, judged
 									 * at the clock */
 	bool		needs_all_rows; /* such a query for a period of time */
+	bool		foreign_key_action; /* a write of core's RI triggers */
 	bool		validates_foreign_key;	/* run by ALTER TABLE itself, to check the
 										 * rows that are there */
 	TimestampTz checked_due;	/* when the row that such a query found will

@@ -33,6 +33,7 @@
 static CommandId command_id(void);
 static DeleteResult lock_expired(Relation rel, const Collection *collection,
 								 ItemPointer tid);
+static bool is_still_there(Relation rel, ItemPointer tid, TupleTableSlot *slot);
 static DeleteResult delete_purging(Relation rel, ItemPointer tid);
 static void tell_context(void *arg);
 
@@ -89,12 +90,25 @@ lock_expired(Relation rel, const Collection *collection, ItemPointer tid)
 			result = DELETE_CHANGED;
 			break;
 		default:
-			/* written by this very command: not ours to take away */
+			/* written by this very command: not ours to take away; or a cascade
+			 * of the last delete was faster */
+			if (!is_still_there(rel, tid, slot))
+				result = DELETE_CHANGED;
 			break;
 	}
 	PopActiveSnapshot();
 	ExecDropSingleTupleTableSlot(slot);
 	return result;
+}
+
+/* Is the row there for this transaction, whatever its commands have done? */
+static bool
+is_still_there(Relation rel, ItemPointer tid, TupleTableSlot *slot)
+{
+	SnapshotData dirty;
+
+	InitDirtySnapshot(dirty);
+	return table_tuple_fetch_row_version(rel, tid, &dirty, slot);
 }
 
 /*

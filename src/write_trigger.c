@@ -12,7 +12,9 @@
  * now) is to a write what a row is that was deleted since.  READ COMMITTED
  * skips it; the higher levels raise a serialization failure.  So do ON CONFLICT
  * DO UPDATE and MERGE at every level: skipping would lose the new document
- * without a word, and the statement that is tried again inserts it.
+ * without a word, and the statement that is tried again inserts it.  The actions
+ * of foreign keys reach expired children: they delete them, and leave them as
+ * they are where they would set a column.
  *
  * Stamping.  _ts is the clock, _ttl comes from the document, _slot from both.
  * What the client sent for them does not matter, with two exceptions that keep
@@ -75,6 +77,7 @@ static HeapTuple stamp(WriteState *state, Relation rel, HeapTuple tuple,
 static HeapTuple keep_stamp(WriteState *state, Relation rel, HeapTuple tuple,
 							bool keep_ttl);
 static bool in_replica_role(void);
+static bool in_foreign_key_action(void);
 
 /*
  * write_document(): the trigger function
@@ -164,7 +167,7 @@ before_update(WriteState *state, TriggerData *trigdata)
 	if (in_replica_role())
 		tuple = keep_stamp(state, rel, tuple, true);
 	else if (is_expired_now(state, rel, oldtuple))
-		return too_late(rel);
+		return in_foreign_key_action() ? NULL : too_late(rel);
 	else
 		tuple = stamp_now(state, rel, tuple, oldtuple);
 	ttl_docs_free_keys(state->keys, rel, tuple, oldtuple);
@@ -174,7 +177,7 @@ before_update(WriteState *state, TriggerData *trigdata)
 static HeapTuple
 before_delete(WriteState *state, TriggerData *trigdata)
 {
-	if (!in_replica_role() && !ttl_docs_is_purging() &&
+	if (!in_replica_role() && !ttl_docs_is_purging() && !in_foreign_key_action() &&
 		is_expired_now(state, trigdata->tg_relation, trigdata->tg_trigtuple))
 		return too_late(trigdata->tg_relation);
 	return trigdata->tg_trigtuple;
@@ -380,4 +383,13 @@ static bool
 in_replica_role(void)
 {
 	return SessionReplicationRole == SESSION_REPLICATION_ROLE_REPLICA;
+}
+
+/* Is the row written because its parent is? */
+static bool
+in_foreign_key_action(void)
+{
+	LiveQuery  *query = ttl_docs_running_query();
+
+	return query != NULL && query->foreign_key_action;
 }
