@@ -23,14 +23,11 @@
 #if PG_VERSION_NUM < 160000
 #define compat_table_ownercheck(relid, roleid) \
 	pg_class_ownercheck(relid, roleid)
-#else
-#define compat_table_ownercheck(relid, roleid) \
-	object_ownercheck(RelationRelationId, relid, roleid)
-#endif
-#if PG_VERSION_NUM < 160000
 #define compat_database_ownercheck(database, roleid) \
 	pg_database_ownercheck(database, roleid)
 #else
+#define compat_table_ownercheck(relid, roleid) \
+	object_ownercheck(RelationRelationId, relid, roleid)
 #define compat_database_ownercheck(database, roleid) \
 	object_ownercheck(DatabaseRelationId, database, roleid)
 #endif

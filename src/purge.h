@@ -43,7 +43,7 @@
 /* what nobody will tell us of is looked at so often */
 #define PURGE_ROUND_TIME		(300 * USECS_PER_SEC)
 
-/* In the order in which they are shown: the first that applies */
+/* Of several tables of a collection, the last of these is shown */
 typedef enum PurgeState
 {
 	PURGE_IDLE,					/* nothing is expired */
@@ -96,8 +96,10 @@ typedef struct PurgeProgress
 	BlockNumber next_block;		/* the same for a BRIN index */
 	bool		left[RANGE_COUNT];	/* something was left before that, */
 	PurgePosition first_left[RANGE_COUNT];	/* from here on, */
-	TimestampTz revisit_at;		/* until then */
-	int			revisits;		/* in vain so far, in a row */
+	TimestampTz revisit_at;		/* until then; */
+	int64		left_busy;		/* so many because somebody is at them, */
+	int64		left_no_room;	/* and so many in trouble */
+	int			revisits;		/* for those, in vain so far, in a row */
 } PurgeProgress;
 
 /* What the trouble of a document or a table was */
@@ -115,8 +117,9 @@ typedef struct PurgeTableKey
 
 /*
  * A table in shared memory.  due is lowered by whoever knows of something
- * earlier.  Everything else is read and written under the lock; progress only
- * by the worker that has claimed the table.
+ * earlier.  Everything else is written under the lock.  Progress is written by
+ * the worker that has claimed the table, at the end of its pass, unless somebody
+ * has counted the epoch up meanwhile: then it begins anew.
  *
  * An entry may go when its table is gone, and be used for another one.  A
  * session that still points to it can do no more than lower the due of that.
@@ -129,6 +132,7 @@ typedef struct PurgeTable
 	int			claimed_by;		/* pid of a worker, or 0 */
 	TimestampTz visited;
 	PurgeProgress progress;
+	uint64		epoch;			/* counts what makes progress invalid */
 	int64		accepted_jump;	/* of the clock, by resume_purge() */
 	/* trouble */
 	int			failures;		/* of the table itself, in a row */
@@ -151,16 +155,21 @@ typedef struct PurgeTable
 	TimestampTz last_purge;
 } PurgeTable;
 
-/* A database in shared memory; the same rules */
+/*
+ * A database in shared memory.  Flags are single bytes that anybody may raise;
+ * visits are counted under the lock.  Its own times are of the time that has
+ * passed (ttl_docs_elapsed), so that a clock that goes back holds nothing up.
+ */
 typedef struct PurgeDatabase
 {
 	Oid			database;		/* must be first */
 	pg_atomic_uint64 due;
 	pg_atomic_uint32 must_list; /* collections came or changed */
-	TimestampTz visited;
-	TimestampTz keep_out_until; /* somebody wants it without a worker */
+	bool		was_visited;
+	int64		visited;
+	int64		keep_out_until; /* somebody wants it without a worker */
 	bool		can_connect;
-	bool		has_extension;	/* as far as is known */
+	bool		lacks_extension;	/* as far as is known */
 	bool		is_off;			/* ttl_docs.purge is off in it */
 	bool		has_more;		/* the last visit ended for lack of time, */
 	int			tables_left;	/* with work left in so many tables */
@@ -173,8 +182,9 @@ typedef struct PurgeWorkerSlot
 	Oid			database;		/* InvalidOid = free */
 	uint64		generation;
 	int			pid;			/* 0 = not started yet */
-	TimestampTz asked;
+	int64		asked;			/* when, on the time that has passed */
 	bool		must_leave;
+	bool		was_ended;		/* by the launcher, because it took too long */
 } PurgeWorkerSlot;
 
 typedef struct PurgeShared
@@ -185,6 +195,8 @@ typedef struct PurgeShared
 	pg_atomic_uint64 wakes_at;	/* until when the launcher sleeps */
 	pg_atomic_uint64 clock_base;	/* clock minus elapsed time, as it should be */
 	pg_atomic_uint32 must_read_databases;	/* for the launcher */
+	pg_atomic_uint64 settings_epoch;	/* counts what may have turned the
+										 * purge on somewhere */
 	bool		tables_overflow;	/* not every table has an entry */
 	int64		rate_free_at;	/* when, on the time that has passed,
 								 * purge_max_rate allows the next batch */
@@ -198,6 +210,7 @@ extern void ttl_docs_purge_shmem_init(void);
 extern PurgeDatabase *ttl_docs_purge_database(Oid database, bool create);
 extern PurgeTable *ttl_docs_purge_table(Oid relid, Oid root);
 extern void ttl_docs_forget_table(PurgeTable *table);
+extern void ttl_docs_begin_anew(PurgeTable *table);
 extern List *ttl_docs_purge_tables(Oid database);
 extern void ttl_docs_forget_database(Oid database);
 extern List *ttl_docs_purge_databases(void);
@@ -231,6 +244,9 @@ extern const char *ttl_docs_purge_state_hint(PurgeState state);
 extern void ttl_docs_observe_clock(void);
 extern int64 ttl_docs_clock_jump(void);
 
+/* purge_rights.c */
+extern char *ttl_docs_foreign_code(Relation rel, Oid root);
+
 /* purge_find.c */
 typedef enum CandidateFate
 {
@@ -258,6 +274,8 @@ typedef struct Candidates
 	bool		by_row;			/* tid is of the row, not of its index entry */
 	PurgePosition end[RANGE_COUNT]; /* where the next look begins */
 	BlockNumber end_block;
+	int64		deadline;		/* until when it looks, on the time that has
+								 * passed */
 	TimestampTz next_due;		/* of what is not expired yet */
 	int64		backlog;		/* how many there are in all; -1 = not counted */
 	int32		default_ttl;	/* that the due times of items go by */
@@ -276,6 +294,8 @@ extern void ttl_docs_find_candidates(Relation rel, Relation index,
 									 TimestampTz clock, int max, bool count,
 									 Candidates *found);
 extern SlotRange ttl_docs_slot_range(int64 slot);
+extern int	ttl_docs_compare_positions(const PurgePosition *a, const PurgePosition *b);
+extern bool ttl_docs_floor_may_cover(const CollectionSettings *settings, int64 slot);
 extern TimestampTz ttl_docs_slot_due(int64 slot, int32 default_ttl);
 
 /* purge_batch.c */
@@ -307,7 +327,8 @@ typedef struct PurgeBatch
 	bool		has_started;	/* the table is all right */
 	bool		has_told;		/* logical decoding of the batch */
 	int			current;		/* the candidate at work; -1 = none of them */
-	ItemPointerData current_tid;	/* its row */
+	bool		has_row;		/* its row is known: */
+	ItemPointerData current_tid;
 	BlockNumber nblocks;
 	/* result */
 	BatchEnd	end;
@@ -328,6 +349,22 @@ typedef struct RowOutcome
 } RowOutcome;
 
 extern void ttl_docs_run_batch(PurgeBatch *batch);
+extern void ttl_docs_fire_deferred_now(void);
+
+/* purge_trouble.c */
+typedef enum PurgeErrorKind
+{
+	PURGE_ERROR_BUSY,			/* somebody else was there first */
+	PURGE_ERROR_OF_DOCUMENT,
+	PURGE_ERROR_OF_TABLE		/* any other document would have met it, too */
+} PurgeErrorKind;
+extern void ttl_docs_keep_error(PurgeError *error);
+extern void ttl_docs_make_error(PurgeError *error, int sqlstate, const char *message);
+extern PurgeErrorKind ttl_docs_error_kind(const PurgeError *error);
+extern void ttl_docs_record_error(PurgeTable *table, const char *name,
+								  const PurgeError *error, bool may_log);
+extern TimestampTz ttl_docs_growing_delay(TimestampTz first, int times,
+										  TimestampTz longest);
 
 /* purge_pass.c */
 typedef void (*PurgeWork) (void *arg);
@@ -354,12 +391,12 @@ typedef struct TablePass
 	int			row_limit;		/* of a batch */
 	/* how far it is */
 	PurgeProgress progress;
+	uint64		epoch;			/* of the table, when it began */
 	bool		is_main;		/* no longer at the quarantine */
 	bool		has_candidates;
 	Candidates	candidates;
 	int			find_limit;
 	int			batch_limit;	/* shrinks where there is trouble */
-	int64		left;			/* documents that were left, and why */
 	bool		found_busy;
 	bool		found_no_room;
 	/* of the last step */
@@ -395,7 +432,6 @@ extern int64 ttl_docs_rate_wait(void);
 /* purge_worker.c */
 #define PURGE_WORKER_FUNCTION	"ttl_docs_worker_main"
 extern PGDLLEXPORT void ttl_docs_worker_main(Datum arg);
-extern void ttl_docs_keep_error(PurgeError *error);
 
 /* purge_launcher.c */
 #define PURGE_LAUNCHER_FUNCTION "ttl_docs_launcher_main"

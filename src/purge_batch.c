@@ -60,7 +60,6 @@ static Relation open_locked(Oid relid, bool wait, BatchEnd *end);
 static void delete_candidates(PurgeBatch *batch, Relation rel, Relation root,
 							  const Collection *collection);
 static void tell_decoding(Relation rel);
-static void fire_deferred_now(void);
 static void judge_and_delete(PurgeBatch *batch, RowDeleter *deleter,
 							 const Collection *collection,
 							 const ExpiryBounds *bounds,
@@ -108,9 +107,10 @@ ttl_docs_run_batch(PurgeBatch *batch)
 		return;
 
 	/* what was known before the lock may be over */
-	if (!ttl_docs_collection(batch->relid, &collection) ||
-		(root != NULL && RelationGetRelid(root) != collection.root))
+	if (!ttl_docs_collection(batch->relid, &collection))
 		batch->end = BATCH_TABLE_GONE;
+	else if (collection.root != (root != NULL ? RelationGetRelid(root) : batch->relid))
+		batch->end = BATCH_STALE;
 	else
 	{
 		MemoryContext caller = MemoryContextSwitchTo(batch->context);
@@ -165,7 +165,7 @@ delete_candidates(PurgeBatch *batch, Relation rel, Relation root,
 	OwnerSwitch before;
 	RowDeleter	deleter;
 
-	fire_deferred_now();
+	ttl_docs_fire_deferred_now();
 	ttl_docs_become_owner(rel, &before);
 	ttl_docs_begin_purging();
 	PG_TRY();
@@ -173,10 +173,14 @@ delete_candidates(PurgeBatch *batch, Relation rel, Relation root,
 		ttl_docs_begin_deletes(&deleter, rel, root);
 		batch->nblocks = RelationGetNumberOfBlocks(rel);
 		batch->has_started = true;
-		for (batch->current = 0; batch->current < batch->count; batch->current++)
+		while (batch->consumed < batch->count)
 		{
+			/* whoever interrupts now has nothing against any document */
 			CHECK_FOR_INTERRUPTS();
+			batch->current = batch->consumed;
+			batch->has_row = false;
 			judge_and_delete(batch, &deleter, collection, &bounds, fetch, row);
+			batch->current = -1;
 			batch->consumed++;
 			if ((batch->consumed % ROWS_PER_LOOK == 0 || deleter.fires_before ||
 				 deleter.fires_after) &&
@@ -185,7 +189,6 @@ delete_candidates(PurgeBatch *batch, Relation rel, Relation root,
 				break;
 		}
 		/* what statement triggers do is no single document's fault */
-		batch->current = -1;
 		ttl_docs_end_deletes(&deleter);
 	}
 	PG_FINALLY();
@@ -219,8 +222,8 @@ tell_decoding(Relation rel)
 }
 
 /* SET CONSTRAINTS ALL IMMEDIATE */
-static void
-fire_deferred_now(void)
+void
+ttl_docs_fire_deferred_now(void)
 {
 	ConstraintsSetStmt *stmt = makeNode(ConstraintsSetStmt);
 
@@ -248,10 +251,10 @@ judge_and_delete(PurgeBatch *batch, RowDeleter *deleter,
 		return;
 	}
 	InitDirtySnapshot(dirty);
-	batch->current_tid = candidate->tid;
 	if (!fetch_row(batch, deleter->rel, &candidate->tid, fetch, &dirty, row))
 		return;
 	batch->current_tid = row->tts_tid;
+	batch->has_row = true;
 	if (!ttl_docs_row_is_expired(bounds, collection, row))
 	{
 		bool		ts_isnull;
@@ -259,7 +262,7 @@ judge_and_delete(PurgeBatch *batch, RowDeleter *deleter,
 		Datum		ts = slot_getattr(row, collection->ts, &ts_isnull);
 		Datum		ttl = slot_getattr(row, collection->ttl, &inherits);
 
-		leave(batch, CANDIDATE_OPEN, &row->tts_tid,
+		leave(batch, CANDIDATE_OPEN, &row->tts_tid, ts_isnull ? DT_NOEND :
 			  ttl_docs_expires_at(&collection->settings, DatumGetTimestampTz(ts),
 								  inherits, inherits ? 0 : DatumGetInt32(ttl)));
 		return;

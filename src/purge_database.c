@@ -52,7 +52,7 @@ static void note_command(Node *parsetree);
 static Oid	wanted_database(Node *parsetree);
 static const char *template_of(CreatedbStmt *stmt);
 static bool sets_tablespace(AlterDatabaseStmt *stmt);
-static bool may_create_databases(void);
+static bool may_copy(Oid database);
 static void keep_workers_out(PurgeDatabase *database);
 static void ask_workers_to_leave(Oid database);
 static bool has_worker(Oid database);
@@ -95,7 +95,7 @@ purge_ProcessUtility(PlannedStmt *pstmt, const char *queryString,
 		/* one that was dropped the launcher will forget */
 		if (!is_gone)
 		{
-			database->keep_out_until = DT_NOBEGIN;
+			database->keep_out_until = 0;
 			ttl_docs_wake_launcher(DT_NOBEGIN);
 		}
 	}
@@ -175,7 +175,7 @@ wanted_database(Node *parsetree)
 	database = get_database_oid(name, true);
 	if (!OidIsValid(database) || database == MyDatabaseId ||
 		!(compat_database_ownercheck(database, GetUserId()) ||
-		  (is_copy && may_create_databases())))
+		  (is_copy && may_copy(database))))
 		return InvalidOid;
 	return database;
 }
@@ -206,18 +206,21 @@ sets_tablespace(AlterDatabaseStmt *stmt)
 	return false;
 }
 
+/* Templates may be copied by whoever may create databases. */
 static bool
-may_create_databases(void)
+may_copy(Oid database)
 {
-	HeapTuple	tuple;
+	HeapTuple	tuple = SearchSysCache1(DATABASEOID, ObjectIdGetDatum(database));
 	bool		may;
 
-	if (superuser())
-		return true;
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	may = ((Form_pg_database) GETSTRUCT(tuple))->datistemplate;
+	ReleaseSysCache(tuple);
 	tuple = SearchSysCache1(AUTHOID, ObjectIdGetDatum(GetUserId()));
 	if (!HeapTupleIsValid(tuple))
 		return false;
-	may = ((Form_pg_authid) GETSTRUCT(tuple))->rolcreatedb;
+	may = may && ((Form_pg_authid) GETSTRUCT(tuple))->rolcreatedb;
 	ReleaseSysCache(tuple);
 	return may;
 }
@@ -230,7 +233,7 @@ keep_workers_out(PurgeDatabase *database)
 	Oid			oid = database->database;
 
 	LWLockAcquire(ttl_docs_purge->lock, LW_EXCLUSIVE);
-	database->keep_out_until = ttl_docs_clock() + KEEP_OUT_TIME;
+	database->keep_out_until = ttl_docs_elapsed() + KEEP_OUT_TIME;
 	LWLockRelease(ttl_docs_purge->lock);
 	ask_workers_to_leave(oid);
 	while (has_worker(oid) && ttl_docs_elapsed() < deadline)

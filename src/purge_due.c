@@ -28,8 +28,6 @@
 
 #include "purge.h"
 
-#define MAX_PENDING		8
-
 typedef struct PendingDue
 {
 	PurgeTable *table;
@@ -37,8 +35,9 @@ typedef struct PendingDue
 } PendingDue;
 
 /* What this transaction has written */
-static PendingDue pending[MAX_PENDING];
+static PendingDue *pending = NULL;	/* grows, and is kept */
 static int	npending = 0;
+static int	max_pending = 0;
 
 /* What it has purged, table by table; in TopTransactionContext */
 typedef struct PendingPurge
@@ -49,7 +48,7 @@ typedef struct PendingPurge
 } PendingPurge;
 static List *pending_purges = NIL;
 
-static bool must_list = false;	/* it changed collections, or too many tables */
+static bool must_list = false;	/* it changed collections */
 
 static void tell_at_commit(XactEvent event, void *arg);
 static void tell(void);
@@ -74,9 +73,12 @@ ttl_docs_note_document(struct PurgeTable **entry, Oid relid,
 {
 	TimestampTz due;
 
-	if (!collection->settings.on)
+	if (collection->settings.on)
+		due = ttl_docs_slot_due(slot, collection->settings.default_ttl);
+	else if (ttl_docs_floor_may_cover(&collection->settings, slot))
+		due = ttl_docs_clock();
+	else
 		return;
-	due = ttl_docs_slot_due(slot, collection->settings.default_ttl);
 	if (due == DT_NOEND)
 		return;
 	if (*entry == NULL)
@@ -96,10 +98,14 @@ ttl_docs_note_document(struct PurgeTable **entry, Oid relid,
 			return;
 		}
 	}
-	if (npending == MAX_PENDING)
+	if (npending == max_pending)
 	{
-		must_list = true;
-		return;
+		int			max = Max(max_pending * 2, 16);
+
+		pending = pending == NULL ?
+			MemoryContextAlloc(TopMemoryContext, max * sizeof(PendingDue)) :
+			repalloc(pending, max * sizeof(PendingDue));
+		max_pending = max;
 	}
 	pending[npending].table = *entry;
 	pending[npending].due = due;
@@ -214,7 +220,7 @@ tell(void)
 	{
 		if (database != NULL)
 		{
-			database->has_extension = true;
+			database->lacks_extension = false;
 			pg_atomic_write_u32(&database->must_list, 1);
 		}
 		earliest = DT_NOBEGIN;

@@ -49,6 +49,9 @@
 #define NO_SLOT			PG_INT64_MIN
 /* no ttl is shorter, so within it a clock that goes back does not matter */
 #define CLOCK_TOLERANCE	USECS_PER_SEC
+/* how long a look may take, and how often it looks at the time */
+#define LOOK_TIME		(USECS_PER_SEC / 2)
+#define ENTRIES_PER_LOOK	4096
 /* how far a backlog is counted beyond the candidates */
 #define COUNT_LIMIT		2000000
 /* work_mem of a bitmap, in bytes; beyond it, it knows blocks only, as BRIN does */
@@ -79,6 +82,7 @@ static void begin_range(RangeScan *range, SlotRange which, Relation rel,
 						int32 default_ttl);
 static void next_entry(RangeScan *range, int32 default_ttl);
 static RangeScan *earlier_range(RangeScan *ranges);
+static bool time_is_up(const Candidates *found, int64 entries);
 static void find_in_brin(Relation rel, Relation index,
 						 const Collection *collection,
 						 const PurgeProgress *progress, TimestampTz clock,
@@ -141,6 +145,25 @@ whole_seconds(TimestampTz time)
 	return time < 0 && time % USECS_PER_SEC != 0 ? seconds - 1 : seconds;
 }
 
+/*
+ * While TTL is off: could a document of that slot be dead by a floor?  Only
+ * stamps that the clock did not give can be.
+ */
+bool
+ttl_docs_floor_may_cover(const CollectionSettings *settings, int64 slot)
+{
+	return slot <= last_slot(settings, ttl_docs_slot_range(slot), DT_NOBEGIN);
+}
+
+int
+ttl_docs_compare_positions(const PurgePosition *a, const PurgePosition *b)
+{
+	if (a->slot != b->slot)
+		return a->slot < b->slot ? -1 : 1;
+	return ItemPointerCompare(unconstify(ItemPointerData *, &a->tid),
+							  unconstify(ItemPointerData *, &b->tid));
+}
+
 /* Begins anew, under what is now. */
 void
 ttl_docs_reset_progress(PurgeProgress *progress, Relation index,
@@ -190,7 +213,8 @@ ttl_docs_rewind_progress(PurgeProgress *progress, TimestampTz due)
 
 		if (range == RANGE_INHERITING)
 			slot -= SLOT_INHERITING_OFFSET + Max(progress->settings.default_ttl, 0);
-		if (slot < progress->next[range].slot)
+		/* within a slot, too: rows may come before the position */
+		if (slot <= progress->next[range].slot)
 		{
 			progress->next[range].slot = slot;
 			ItemPointerSet(&progress->next[range].tid, 0, 0);
@@ -199,8 +223,9 @@ ttl_docs_rewind_progress(PurgeProgress *progress, TimestampTz due)
 }
 
 /*
- * Finds up to about max candidates from where progress says.  The items are
- * allocated in the current memory context.
+ * Finds up to about max candidates from where progress says, as many as there is
+ * time for, and counts how many more there are.  The items are allocated in the
+ * current memory context.
  */
 void
 ttl_docs_find_candidates(Relation rel, Relation index,
@@ -209,6 +234,7 @@ ttl_docs_find_candidates(Relation rel, Relation index,
 						 int max, bool count, Candidates *found)
 {
 	memset(found, 0, sizeof(*found));
+	found->deadline = ttl_docs_elapsed() + LOOK_TIME;
 	found->backlog = -1;
 	found->next_due = DT_NOEND;
 	found->default_ttl = collection->settings.default_ttl;
@@ -252,7 +278,8 @@ find_in_btree(Relation rel, Relation index, const Collection *collection,
 	}
 
 	found->items = palloc(room * sizeof(Candidate));
-	while (found->count < max && (range = earlier_range(ranges)) != NULL)
+	while (found->count < max && !time_is_up(found, found->count + 1) &&
+		   (range = earlier_range(ranges)) != NULL)
 	{
 		Candidate  *item;
 
@@ -281,7 +308,8 @@ find_in_btree(Relation rel, Relation index, const Collection *collection,
 		if (range->has_entry && settings->on)
 			found->next_due = Min(found->next_due, range->due);
 	}
-	while (count && more < COUNT_LIMIT && (range = earlier_range(ranges)) != NULL)
+	while (count && more < COUNT_LIMIT && !time_is_up(found, more) &&
+		   (range = earlier_range(ranges)) != NULL)
 	{
 		more++;
 		next_entry(range, settings->default_ttl);
@@ -290,6 +318,13 @@ find_in_btree(Relation rel, Relation index, const Collection *collection,
 		found->backlog = found->count + more;
 	for (SlotRange which = 0; which < RANGE_COUNT; which++)
 		index_endscan(ranges[which].scan);
+}
+
+/* Is it time to come to an end?  Looks at the time now and then only. */
+static bool
+time_is_up(const Candidates *found, int64 entries)
+{
+	return entries % ENTRIES_PER_LOOK == 0 && ttl_docs_elapsed() >= found->deadline;
 }
 
 /* Starts to read a range where progress says. */
@@ -371,7 +406,7 @@ find_in_brin(Relation rel, Relation index, const Collection *collection,
 			(block != last + 1 || block - first >= BLOCKS_AT_ONCE))
 		{
 			find_in_blocks(rel, collection, clock, first, last, &room, found);
-			if (found->count >= max)
+			if (found->count >= max || time_is_up(found, 0))
 			{
 				found->is_complete = false;
 				found->end_block = block;

@@ -14,37 +14,23 @@
  *   launcher follows it in small steps, and backwards; a large one stays one
  *   until the clock is back, or resume_purge() accepts it.
  * - subscribed: a subscription writes the table, and its publisher purges.
- * - blocked: a superuser owns the table, and a trigger would run somebody else's
- *   code.  Purging runs triggers as the owner of the table, and whoever may make
- *   a trigger on it (or a child of a foreign key that cascades) would be a
- *   superuser a second later.
- *
- * What counts as code that a delete runs: functions of its triggers, what their
- * WHEN clauses call, and the same for tables that a foreign key action reaches,
- * because their AFTER triggers fire at the end of our statement, as us.
- * Functions that are SECURITY DEFINER run as their owner, and are no danger.
+ * - blocked: a trigger would run somebody else's code as the owner of the table
+ *   (purge_rights.c).
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
 #include "access/genam.h"
-#include "access/htup_details.h"
 #include "access/table.h"
 #include "catalog/partition.h"
-#include "catalog/pg_inherits.h"
-#include "catalog/pg_proc.h"
 #include "catalog/pg_subscription_rel.h"
-#include "catalog/pg_trigger.h"
-#include "commands/trigger.h"
 #include "miscadmin.h"
-#include "nodes/nodeFuncs.h"
 #include "postmaster/bgworker.h"
-#include "utils/builtins.h"
 #include "utils/fmgroids.h"
+#include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
-#include "utils/syscache.h"
 
 #include "purge.h"
 
@@ -52,11 +38,6 @@
 
 static bool is_subscribed(Oid relid);
 static bool has_subscription(Oid relid);
-static char *foreign_trigger(Oid relid, int16 events, List **seen);
-static Oid	table_of_action(Form_pg_trigger trigger);
-static bool is_foreign_function(Oid function, void *context);
-static bool calls_foreign_function(Node *node, void *context);
-static bool when_is_foreign(Relation triggers, HeapTuple trigger);
 
 static const struct
 {
@@ -69,10 +50,10 @@ static const struct
 	[PURGE_WAITING] = {"waiting", "Other sessions hold locks on the table or on expired documents; see pg_locks."},
 	[PURGE_TROUBLE] = {"failing", "See last_error; it is tried again, less and less often, or at once after ttl_docs.resume_purge()."},
 	[PURGE_NO_INDEX] = {"no index", "Call ttl_docs.set_indexing() to build the purge index."},
-	[PURGE_BLOCKED] = {"blocked", "A superuser owns the table, and somebody else's trigger function would run as that superuser. Give the table, or the function, another owner."},
+	[PURGE_BLOCKED] = {"blocked", "A trigger would run somebody else's code as the owner of the table; last_error names it. Let its function belong to the owner of the table, or be SECURITY DEFINER."},
 	[PURGE_SUBSCRIBED] = {"subscription", "The publisher purges it. Drop the subscription, or take the table out of it, to purge here."},
 	[PURGE_CLOCK_JUMP] = {"clock jump", "The clock is far ahead of the time that has passed. Set it right; or, if it is right now, call ttl_docs.resume_purge()."},
-	[PURGE_RESTORED] = {"restored", "It came by a restore. Look at it, raise its DefaultTTL if need be, and call ttl_docs.resume_purge()."},
+	[PURGE_RESTORED] = {"restored", "It came by a restore. When its expired documents may go for good, call ttl_docs.resume_purge()."},
 	[PURGE_PAUSED] = {"paused", "Call ttl_docs.resume_purge()."},
 };
 
@@ -111,39 +92,30 @@ ttl_docs_purge_hold(Relation rel, const Collection *collection,
 {
 	PurgeState	hold = ttl_docs_settings_hold(collection->root, &collection->settings);
 	int64		jump = ttl_docs_clock_jump();
-	List	   *seen = NIL;
-	char	   *trigger;
 
 	*detail = NULL;
 	if (PURGE_IS_HOLD(hold))
 		return hold;
-
-	/* a session that has moved its clock meant to */
-	if (MyBgworkerEntry == NULL)
-		jump -= (int64) ttl_docs_clock_offset * USECS_PER_SEC;
 	if (jump > CLOCK_JUMP && (table == NULL || jump > table->accepted_jump + CLOCK_JUMP))
 		return PURGE_CLOCK_JUMP;
-
 	if (is_subscribed(RelationGetRelid(rel)))
 		return PURGE_SUBSCRIBED;
-
-	if (!superuser_arg(rel->rd_rel->relowner))
-		return PURGE_IDLE;
-	trigger = foreign_trigger(RelationGetRelid(rel), TRIGGER_TYPE_DELETE, &seen);
-	if (trigger == NULL && collection->root != RelationGetRelid(rel))
-		trigger = foreign_trigger(collection->root, TRIGGER_TYPE_DELETE, &seen);
-	list_free(seen);
-	if (trigger == NULL)
-		return PURGE_IDLE;
-	*detail = trigger;
-	return PURGE_BLOCKED;
+	*detail = ttl_docs_foreign_code(rel, collection->root);
+	return *detail != NULL ? PURGE_BLOCKED : PURGE_IDLE;
 }
 
-/* By how much the clock is ahead of the time that has passed, in microseconds. */
+/*
+ * By how much the clock is ahead of the time that has passed, in microseconds.
+ * What counts is the clock of the server: a session that has moved its own meant
+ * to.
+ */
 int64
 ttl_docs_clock_jump(void)
 {
-	return ttl_docs_clock() - ttl_docs_elapsed() -
+	const char *offset = GetConfigOptionResetString("ttl_docs.clock_offset");
+	int64		shift = ttl_docs_clock_offset - strtol(offset, NULL, 10);
+
+	return ttl_docs_clock() - shift * USECS_PER_SEC - ttl_docs_elapsed() -
 		(int64) pg_atomic_read_u64(&ttl_docs_purge->clock_base);
 }
 
@@ -190,119 +162,4 @@ has_subscription(Oid relid)
 	systable_endscan(scan);
 	table_close(catalog, AccessShareLock);
 	return found;
-}
-
-/*
- * Describes a trigger of the table, or of one that its foreign key actions
- * reach, that runs code of somebody who is no superuser; NULL if there is none.
- */
-static char *
-foreign_trigger(Oid relid, int16 events, List **seen)
-{
-	Relation	triggers;
-	ScanKeyData key;
-	SysScanDesc scan;
-	HeapTuple	tuple;
-	char	   *found = NULL;
-	List	   *reached = NIL;
-	ListCell   *lc;
-
-	if (list_member_oid(*seen, relid))
-		return NULL;
-	*seen = lappend_oid(*seen, relid);
-
-	triggers = table_open(TriggerRelationId, AccessShareLock);
-	ScanKeyInit(&key, Anum_pg_trigger_tgrelid, BTEqualStrategyNumber, F_OIDEQ,
-				ObjectIdGetDatum(relid));
-	scan = systable_beginscan(triggers, TriggerRelidNameIndexId, true, NULL, 1, &key);
-	while (found == NULL && HeapTupleIsValid(tuple = systable_getnext(scan)))
-	{
-		Form_pg_trigger trigger = (Form_pg_trigger) GETSTRUCT(tuple);
-		Oid			action;
-
-		if (trigger->tgenabled == TRIGGER_DISABLED ||
-			(trigger->tgtype & events) == 0)
-			continue;
-		action = table_of_action(trigger);
-		if (OidIsValid(action))
-			reached = lappend_oid(reached, action);
-		else if (is_foreign_function(trigger->tgfoid, NULL) ||
-				 when_is_foreign(triggers, tuple))
-			found = psprintf("trigger \"%s\" of table \"%s\"",
-							 NameStr(trigger->tgname), get_rel_name(relid));
-	}
-	systable_endscan(scan);
-	table_close(triggers, AccessShareLock);
-
-	/* of a partitioned table, the triggers of its partitions fire */
-	foreach(lc, reached)
-	{
-		List	   *members = find_all_inheritors(lfirst_oid(lc), NoLock, NULL);
-		ListCell   *member_lc;
-
-		foreach(member_lc, members)
-			if (found == NULL)
-				found = foreign_trigger(lfirst_oid(member_lc),
-										TRIGGER_TYPE_DELETE | TRIGGER_TYPE_UPDATE,
-										seen);
-		list_free(members);
-	}
-	list_free(reached);
-	return found;
-}
-
-/* The table that a foreign key action writes to; InvalidOid if it is none. */
-static Oid
-table_of_action(Form_pg_trigger trigger)
-{
-	switch (trigger->tgfoid)
-	{
-		case F_RI_FKEY_CASCADE_DEL:
-		case F_RI_FKEY_CASCADE_UPD:
-		case F_RI_FKEY_SETNULL_DEL:
-		case F_RI_FKEY_SETNULL_UPD:
-		case F_RI_FKEY_SETDEFAULT_DEL:
-		case F_RI_FKEY_SETDEFAULT_UPD:
-			return trigger->tgconstrrelid;
-		default:
-			return InvalidOid;
-	}
-}
-
-/* Would that function run as us, and does it belong to no superuser? */
-static bool
-is_foreign_function(Oid function, void *context)
-{
-	HeapTuple	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
-	Form_pg_proc form;
-	bool		foreign;
-
-	(void) context;
-	if (!HeapTupleIsValid(tuple))
-		return true;
-	form = (Form_pg_proc) GETSTRUCT(tuple);
-	foreign = !form->prosecdef && !superuser_arg(form->proowner);
-	ReleaseSysCache(tuple);
-	return foreign;
-}
-
-static bool
-calls_foreign_function(Node *node, void *context)
-{
-	if (node == NULL)
-		return false;
-	return check_functions_in_node(node, is_foreign_function, context) ||
-		expression_tree_walker(node, calls_foreign_function, context);
-}
-
-/* Does the WHEN clause of a trigger run such code? */
-static bool
-when_is_foreign(Relation triggers, HeapTuple trigger)
-{
-	bool		isnull;
-	Datum		when = heap_getattr(trigger, Anum_pg_trigger_tgqual,
-									RelationGetDescr(triggers), &isnull);
-
-	return !isnull &&
-		calls_foreign_function(stringToNode(TextDatumGetCString(when)), NULL);
 }

@@ -22,6 +22,8 @@
  *		asked for -> free	by the launcher, in reap_lost_workers(), if it
  *							could not be started
  *
+ * One that does not come back in time is ended (end_overdue_worker).
+ *
  * Databases that are due take turns, that which was visited longest ago first.
  * One that was purged to the end is left alone for purge_naptime, one whose
  * visits fail for longer and longer.  It gets a second worker only if the last
@@ -59,13 +61,15 @@
 #define RESTART_SECONDS		5
 /* a worker that was asked for and did not come is given up after that */
 #define START_TIMEOUT		(30 * USECS_PER_SEC)
+/* a worker that is still there after that is ended */
+#define OVERDUE_TIME		(15 * USECS_PER_SEC)
 /* no free worker slot, or a worker that failed: try again after that */
 #define RETRY_TIME			USECS_PER_SEC
 #define LONGEST_RETRY_TIME	(60 * USECS_PER_SEC)
 
 static BackgroundWorkerHandle *handles[PURGE_MAX_WORKERS];
 static bool told_of_no_slot = false;
-static TimestampTz no_slot_until = DT_NOBEGIN;
+static int64 no_slot_until = 0; /* on the time that has passed */
 
 static void describe_process(BackgroundWorker *worker, const char *name,
 							 const char *function);
@@ -76,6 +80,8 @@ static void read_databases(void);
 static void note_databases(List *all, List *connectable);
 static void visit_those_that_are_off(void);
 static void reap_lost_workers(void);
+static void end_overdue_worker(PurgeWorkerSlot *slot);
+static void free_lost_slot(PurgeWorkerSlot *slot);
 static int	workers_in(Oid database);
 static TimestampTz send_workers(void);
 static TimestampTz visit_time(const PurgeDatabase *database, TimestampTz due);
@@ -215,6 +221,8 @@ visit_those_that_are_off(void)
 	List	   *databases = ttl_docs_purge_databases();
 	ListCell   *lc;
 
+	/* for workers that are just finding out */
+	pg_atomic_fetch_add_u64(&ttl_docs_purge->settings_epoch, 1);
 	foreach(lc, databases)
 	{
 		PurgeDatabase *database = lfirst(lc);
@@ -296,40 +304,69 @@ note_databases(List *all, List *connectable)
 	}
 }
 
-/* Frees the places of workers that were asked for and never came. */
+/* Sees to workers that were asked for and never came, or do not come back. */
 static void
 reap_lost_workers(void)
 {
-	TimestampTz clock = ttl_docs_clock();
+	int64		now = ttl_docs_elapsed();
 
 	for (int i = 0; i < PURGE_MAX_WORKERS; i++)
 	{
 		PurgeWorkerSlot *slot = &ttl_docs_purge->workers[i];
-		PurgeDatabase *database;
 		pid_t		pid;
 		bool		is_lost;
 
-		if (!OidIsValid(slot->database) || slot->pid != 0)
+		if (!OidIsValid(slot->database))
 			continue;
+		if (slot->pid != 0)
+		{
+			if (now - slot->asked >= OVERDUE_TIME)
+				end_overdue_worker(slot);
+			continue;
+		}
 		if (handles[i] != NULL)
 			is_lost = GetBackgroundWorkerPid(handles[i], &pid) == BGWH_STOPPED;
 		else
-			is_lost = clock - slot->asked >= START_TIMEOUT;
-		if (!is_lost)
-			continue;
-		database = ttl_docs_purge_database(slot->database, false);
-		LWLockAcquire(ttl_docs_purge->lock, LW_EXCLUSIVE);
-		if (slot->pid == 0)
-		{
-			memset(slot, 0, sizeof(*slot));
-			if (database != NULL)
-			{
-				database->visited = clock;
-				database->failures++;
-			}
-		}
-		LWLockRelease(ttl_docs_purge->lock);
+			is_lost = now - slot->asked >= START_TIMEOUT;
+		if (is_lost)
+			free_lost_slot(slot);
 	}
+}
+
+/* A trigger does not let itself be cancelled: others have to get their turn. */
+static void
+end_overdue_worker(PurgeWorkerSlot *slot)
+{
+	int			pid = 0;
+
+	LWLockAcquire(ttl_docs_purge->lock, LW_EXCLUSIVE);
+	if (slot->pid != 0)
+	{
+		slot->was_ended = true;
+		pid = slot->pid;
+	}
+	LWLockRelease(ttl_docs_purge->lock);
+	if (pid != 0)
+		(void) kill(pid, SIGTERM);
+}
+
+static void
+free_lost_slot(PurgeWorkerSlot *slot)
+{
+	PurgeDatabase *database = ttl_docs_purge_database(slot->database, false);
+
+	LWLockAcquire(ttl_docs_purge->lock, LW_EXCLUSIVE);
+	if (slot->pid == 0)
+	{
+		memset(slot, 0, sizeof(*slot));
+		if (database != NULL)
+		{
+			database->was_visited = true;
+			database->visited = ttl_docs_elapsed();
+			database->failures++;
+		}
+	}
+	LWLockRelease(ttl_docs_purge->lock);
 }
 
 /* How many workers are in a database, or on their way; InvalidOid = in any. */
@@ -374,7 +411,8 @@ send_workers(void)
 			TimestampTz when = visit_time(database,
 										  ttl_docs_read_due(&database->due));
 
-			if (when > clock)
+			/* with a little tolerance, for the clock has moved on */
+			if (when > clock + 1000)
 				next = Min(next, when);
 			else if (first == NULL || database->visited < first->visited)
 				first = database;
@@ -383,7 +421,7 @@ send_workers(void)
 			break;
 		if (!send_worker(first))
 		{
-			next = no_slot_until;
+			next = clock + RETRY_TIME;
 			break;
 		}
 	}
@@ -396,19 +434,22 @@ static TimestampTz
 visit_time(const PurgeDatabase *database, TimestampTz due)
 {
 	int			workers = workers_in(database->database);
-	TimestampTz when = due;
+	int64		now = ttl_docs_elapsed();
+	int64		free_at = now;
 
-	if (!database->can_connect || !database->has_extension ||
+	if (!database->can_connect || database->lacks_extension ||
 		database->is_off || due == DT_NOEND ||
 		(workers > 0 && workers >= database->tables_left))
 		return DT_NOEND;
-	when = Max(when, database->keep_out_until);
 	if (database->failures > 0)
-		when = Max(when, database->visited +
-				   Min(RETRY_TIME << Min(database->failures, 10), LONGEST_RETRY_TIME));
-	else if (!database->has_more && database->visited != DT_NOBEGIN)
-		when = Max(when, database->visited + ttl_docs_purge_naptime * INT64CONST(1000));
-	return Max(when, no_slot_until);
+		free_at = database->visited +
+			ttl_docs_growing_delay(RETRY_TIME, database->failures, LONGEST_RETRY_TIME);
+	else if (database->has_more)
+		free_at = now + ttl_docs_rate_wait();
+	else if (database->was_visited)
+		free_at = database->visited + ttl_docs_purge_naptime * INT64CONST(1000);
+	free_at = Max(free_at, Max(database->keep_out_until, no_slot_until));
+	return Max(due, ttl_docs_clock() + Max(free_at - now, 0));
 }
 
 /* Asks the postmaster for a worker; false if it has none to give. */
@@ -430,8 +471,8 @@ send_worker(PurgeDatabase *database)
 	slot->database = database->database;
 	slot->generation = ++ttl_docs_purge->worker_generation;
 	slot->pid = 0;
-	slot->asked = ttl_docs_clock();
-	slot->must_leave = false;
+	slot->asked = ttl_docs_elapsed();
+	slot->must_leave = slot->was_ended = false;
 	LWLockRelease(ttl_docs_purge->lock);
 
 	describe_process(&worker, "ttl_docs purge worker", PURGE_WORKER_FUNCTION);
@@ -461,7 +502,7 @@ send_worker(PurgeDatabase *database)
 static void
 report_no_slot(void)
 {
-	no_slot_until = ttl_docs_clock() + RETRY_TIME;
+	no_slot_until = ttl_docs_elapsed() + RETRY_TIME;
 	if (told_of_no_slot)
 		return;
 	told_of_no_slot = true;
@@ -479,6 +520,9 @@ sleep_until(TimestampTz when, uint32 wait_event)
 		Min(when - clock, PURGE_ROUND_TIME);
 
 	pgstat_report_activity(STATE_IDLE, NULL);
+	/* somebody has to look whether workers come back */
+	if (workers_in(InvalidOid) > 0)
+		wait = Min(wait, OVERDUE_TIME);
 	if (wait > 0)
 		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
 						 (wait + 999) / 1000, wait_event);

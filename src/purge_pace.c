@@ -5,7 +5,8 @@
  *
  * Load is the number of client sessions that are at work, averaged over the
  * last batches.  It is read from the shared process array without locks: a
- * session that does not wait for its client is at work.  With none, there is no
+ * session that does not wait for its client is at work.  (A walsender that has
+ * nothing to send waits for activity.)  With none, there is no
  * pause at all.  With as many as there are processors, a pause is PAUSE_FACTOR
  * times as long as the batch before it, and with fewer of them shorter.
  *
@@ -68,7 +69,8 @@ active_clients(void)
 		if (proc->procLatch.owner_pid != 0 && proc != MyProc &&
 			OidIsValid(proc->databaseId) && compat_is_client(proc) &&
 			(proc->statusFlags & PROC_IS_AUTOVACUUM) == 0 &&
-			(proc->wait_event_info & WAIT_CLASS_MASK) != PG_WAIT_CLIENT)
+			(proc->wait_event_info & WAIT_CLASS_MASK) != PG_WAIT_CLIENT &&
+			(proc->wait_event_info & WAIT_CLASS_MASK) != PG_WAIT_ACTIVITY)
 			count++;
 	}
 	return count;

@@ -24,9 +24,6 @@
  * memory) and those that come before the first document (no replica identity)
  * are of the table: it is left alone for a while that grows.
  *
- * The log has a line when a table gets into trouble, and not for each document
- * and each try: stat_collections has the rest.
- *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -52,11 +49,9 @@
 #define FIRST_TROUBLE_DELAY		(30 * USECS_PER_SEC)
 #define LONGEST_TROUBLE_DELAY	(3600 * USECS_PER_SEC)
 #define MAX_RETRIES		100		/* documents in quarantine, in a pass */
-/* the log has the trouble of a table so often, at the most */
-#define LOG_PERIOD_OTHER	(60 * USECS_PER_SEC)
-#define LOG_PERIOD_SAME		(86400 * USECS_PER_SEC)
 
 static TimestampTz pass_clock(const TablePass *pass);
+static TimestampTz busy_delay(const PurgeProgress *progress);
 static bool take_quarantined(TablePass *pass);
 static void look(TablePass *pass);
 static void look_work(void *arg);
@@ -68,21 +63,24 @@ static void note_backlog(TablePass *pass, TimestampTz clock);
 static void come_back_for_left(PurgeProgress *progress, TimestampTz clock);
 static bool delete_some(TablePass *pass);
 static void batch_work(void *arg);
-static bool apply_batch(TablePass *pass, PurgeBatch *batch);
-static void apply_outcome(TablePass *pass, const RowOutcome *outcome);
+static bool batch_has_ended_pass(TablePass *pass, PurgeBatch *batch);
+static void apply_batch(TablePass *pass, PurgeBatch *batch);
+static void apply_outcome(TablePass *pass, Candidate *candidate,
+						  const RowOutcome *outcome);
+static void apply_quarantine_outcome(TablePass *pass, Candidate *candidate,
+									 const RowOutcome *outcome);
+static bool candidates_are_through(TablePass *pass);
 static void leave_behind(TablePass *pass, const Candidate *candidate,
 						 TimestampTz until);
 static void batch_failed(TablePass *pass, PurgeBatch *batch);
-static void put_into_quarantine(TablePass *pass, Candidate *candidate,
-								ItemPointer tid);
-static bool is_busy_error(int sqlstate);
-static bool is_nobodys_fault(int sqlstate);
+static void blame(TablePass *pass, Candidate *candidate, ItemPointer tid);
 static void table_failed(TablePass *pass);
 static void record_error(TablePass *pass);
 static void end_in_state(TablePass *pass, PurgeState state, TimestampTz due);
+static void pass_is_held(TablePass *pass);
 static void pass_is_through(TablePass *pass);
-static TimestampTz growing_delay(TimestampTz first, int times, TimestampTz longest);
 static void save_positions(TablePass *pass);
+static TimestampTz oldest_left(const TablePass *pass);
 
 /* Starts a pass; the caller has filled in what is given. */
 void
@@ -97,7 +95,11 @@ ttl_docs_begin_pass(TablePass *pass)
 	{
 		LWLockAcquire(ttl_docs_purge->lock, LW_SHARED);
 		pass->progress = pass->table->progress;
+		pass->epoch = pass->table->epoch;
 		LWLockRelease(ttl_docs_purge->lock);
+		/* at once: whatever becomes of this pass, the position keeps it */
+		if (pass->progress.is_set && pass->told != DT_NOBEGIN)
+			ttl_docs_rewind_progress(&pass->progress, pass->told);
 	}
 }
 
@@ -122,6 +124,14 @@ static TimestampTz
 pass_clock(const TablePass *pass)
 {
 	return pass->instant == DT_NOEND ? ttl_docs_clock() : pass->instant;
+}
+
+/* When to come back for what is busy: soon, and then less and less often. */
+static TimestampTz
+busy_delay(const PurgeProgress *progress)
+{
+	return ttl_docs_growing_delay(ttl_docs_purge_naptime * INT64CONST(1000),
+								  progress->revisits, LONGEST_BUSY_DELAY);
 }
 
 /* Takes the documents whose next try is due for candidates. */
@@ -171,14 +181,14 @@ look(TablePass *pass)
 			pass_is_through(pass);
 			return;
 		case BATCH_HELD:
-			end_in_state(pass, pass->state, ttl_docs_clock() + PURGE_ROUND_TIME);
+			pass_is_held(pass);
 			return;
 		default:
 			break;
 	}
-	if (found->count == 0 && found->is_complete)
+	if (found->count == 0)
 	{
-		pass_is_through(pass);
+		(void) candidates_are_through(pass);
 		return;
 	}
 	pass->has_candidates = true;
@@ -259,17 +269,12 @@ look_into_index(TablePass *pass, Relation rel, Oid index_oid,
 	TimestampTz clock = pass_clock(pass);
 	bool		held = PURGE_IS_HOLD(pass->state);
 	bool		count = pass->table != NULL && !pass->foreground &&
-		(held || clock >= pass->table->counted + COUNT_PERIOD);
+		clock >= pass->table->counted + COUNT_PERIOD;
 
 	if (!ttl_docs_progress_holds(&pass->progress, index, collection, clock))
 		ttl_docs_reset_progress(&pass->progress, index, collection, clock);
 	else
-	{
-		if (pass->told != DT_NOBEGIN)
-			ttl_docs_rewind_progress(&pass->progress, pass->told);
 		come_back_for_left(&pass->progress, clock);
-	}
-	pass->told = DT_NOBEGIN;
 	pass->progress.clock = clock;
 	if (!held)
 		ttl_docs_find_candidates(rel, index, collection, &pass->progress, clock,
@@ -303,7 +308,7 @@ note_backlog(TablePass *pass, TimestampTz clock)
 	LWLockRelease(ttl_docs_purge->lock);
 }
 
-/* It is time to come back for what was left. */
+/* Is it time to come back for what was left? */
 static void
 come_back_for_left(PurgeProgress *progress, TimestampTz clock)
 {
@@ -311,13 +316,14 @@ come_back_for_left(PurgeProgress *progress, TimestampTz clock)
 		return;
 	for (SlotRange range = 0; range < RANGE_COUNT; range++)
 	{
-		if (!progress->left[range])
-			continue;
-		progress->left[range] = false;
-		if (progress->first_left[range].slot <= progress->next[range].slot)
+		if (progress->left[range] &&
+			ttl_docs_compare_positions(&progress->first_left[range],
+									   &progress->next[range]) < 0)
 			progress->next[range] = progress->first_left[range];
+		progress->left[range] = false;
 	}
 	progress->revisit_at = DT_NOEND;
+	progress->left_busy = progress->left_no_room = 0;
 }
 
 /* Deletes a batch of the candidates. */
@@ -342,9 +348,14 @@ delete_some(TablePass *pass)
 	batch.time_limit = pass->time_limit;
 
 	pass->deletes = true;
-	if (pass->run(batch_work, &batch, &pass->error))
-		return apply_batch(pass, &batch);
-	batch_failed(pass, &batch);
+	if (!pass->run(batch_work, &batch, &pass->error))
+		batch_failed(pass, &batch);
+	else if (!batch_has_ended_pass(pass, &batch) && pass->has_candidates)
+	{
+		apply_batch(pass, &batch);
+		if (candidates->done == candidates->count)
+			return candidates_are_through(pass);
+	}
 	return !pass->has_ended;
 }
 
@@ -355,62 +366,159 @@ batch_work(void *arg)
 	ttl_docs_run_batch(arg);
 }
 
-/* A batch is committed: what became of its candidates? */
+/* Was there a reason not to delete anything? */
 static bool
+batch_has_ended_pass(TablePass *pass, PurgeBatch *batch)
+{
+	switch (batch->end)
+	{
+		case BATCH_DONE:
+			return false;
+		case BATCH_STALE:
+			pass->has_candidates = false;
+			return false;
+		case BATCH_TABLE_GONE:
+			pass->is_gone = true;
+			end_in_state(pass, PURGE_IDLE, DT_NOEND);
+			break;
+		case BATCH_TABLE_BUSY:
+			pass->found_busy = true;
+			save_positions(pass);
+			pass_is_through(pass);
+			break;
+		case BATCH_HELD:
+			save_positions(pass);
+			pass->detail = batch->detail;
+			pass->state = batch->state;
+			pass_is_held(pass);
+			break;
+	}
+	return true;
+}
+
+/* A batch is committed: what became of its candidates? */
+static void
 apply_batch(TablePass *pass, PurgeBatch *batch)
 {
 	Candidates *candidates = &pass->candidates;
 	ListCell   *lc;
 
-	switch (batch->end)
-	{
-		case BATCH_DONE:
-			break;
-		case BATCH_TABLE_GONE:
-			pass->is_gone = true;
-			end_in_state(pass, PURGE_IDLE, DT_NOEND);
-			return false;
-		case BATCH_TABLE_BUSY:
-			pass->found_busy = true;
-			save_positions(pass);
-			pass_is_through(pass);
-			return false;
-		case BATCH_HELD:
-			pass->detail = batch->detail;
-			end_in_state(pass, batch->state, ttl_docs_clock() + PURGE_ROUND_TIME);
-			return false;
-		case BATCH_STALE:
-			pass->has_candidates = false;
-			return true;
-	}
-
-	/* in quarantine, what is not reported is gone */
-	for (int i = 0; !pass->is_main && i < batch->consumed; i++)
-		ttl_docs_unquarantine(pass->table, &batch->candidates[i].tid);
 	foreach(lc, batch->outcomes)
-		apply_outcome(pass, lfirst(lc));
+	{
+		RowOutcome *outcome = lfirst(lc);
+		Candidate  *candidate = &batch->candidates[outcome->candidate];
+
+		if (pass->is_main)
+			apply_outcome(pass, candidate, outcome);
+		else
+			apply_quarantine_outcome(pass, candidate, outcome);
+	}
 	list_free_deep(batch->outcomes);
+	/* what was in quarantine, and of which nothing was said, is gone */
+	for (int i = 0; !pass->is_main && i < batch->consumed; i++)
+		if (batch->candidates[i].fate == CANDIDATE_OPEN)
+			ttl_docs_unquarantine(pass->table, &batch->candidates[i].tid);
 
 	candidates->done += batch->consumed;
 	pass->deleted = batch->deleted;
 	pass->total_deleted += batch->deleted;
 	if (pass->is_main)
 		pass->batch_limit = Min(pass->batch_limit * 2, pass->row_limit);
-	if (pass->table != NULL)
+	if (pass->table == NULL)
+		return;
+	if (pass->in_block)
 	{
-		if (pass->in_block)
-			ttl_docs_count_purged_at_commit(pass->table, batch->deleted);
-		else
-			ttl_docs_count_purged(pass->table, batch->deleted);
-		LWLockAcquire(ttl_docs_purge->lock, LW_EXCLUSIVE);
-		if (pass->is_main && !pass->in_block)
-			pass->table->backlog = Max(pass->table->backlog - batch->consumed, 0);
-		LWLockRelease(ttl_docs_purge->lock);
+		ttl_docs_count_purged_at_commit(pass->table, batch->deleted);
+		return;
 	}
+	ttl_docs_count_purged(pass->table, batch->deleted);
+	LWLockAcquire(ttl_docs_purge->lock, LW_EXCLUSIVE);
+	if (pass->is_main)
+		pass->table->backlog = Max(pass->table->backlog - batch->consumed, 0);
+	LWLockRelease(ttl_docs_purge->lock);
+}
 
-	if (candidates->done < candidates->count)
-		return true;
-	pfree(candidates->items);
+/* A candidate of the purge index that was not just deleted. */
+static void
+apply_outcome(TablePass *pass, Candidate *candidate, const RowOutcome *outcome)
+{
+	PurgeProgress *progress = &pass->progress;
+	TimestampTz clock = ttl_docs_clock();
+	ItemPointerData tid = outcome->tid;
+
+	switch (outcome->fate)
+	{
+		case CANDIDATE_OPEN:
+			/* live after all; without its time it will never expire */
+			if (outcome->until < DT_NOEND)
+				leave_behind(pass, candidate, outcome->until);
+			break;
+		case CANDIDATE_BUSY:
+			pass->found_busy = true;
+			progress->left_busy++;
+			leave_behind(pass, candidate, clock + busy_delay(progress));
+			break;
+		case CANDIDATE_POISON:
+			ttl_docs_make_error(&pass->error, ERRCODE_TRIGGERED_ACTION_EXCEPTION,
+								"a BEFORE trigger keeps an expired document from being deleted");
+			blame(pass, candidate, &tid);
+			if (candidate->fate != CANDIDATE_NO_ROOM)
+				break;
+			/* fall through */
+		case CANDIDATE_NO_ROOM:
+			pass->found_no_room = true;
+			progress->left_no_room++;
+			leave_behind(pass, candidate, clock +
+						 ttl_docs_growing_delay(FIRST_TROUBLE_DELAY, progress->revisits,
+												LONGEST_TROUBLE_DELAY));
+			break;
+		case CANDIDATE_RELEASED:
+			/* if it is not committed after all, a worker has to find it */
+			ttl_docs_unquarantine(pass->table, &tid);
+			ttl_docs_begin_anew(pass->table);
+			break;
+	}
+}
+
+/* A document in quarantine that was tried and is still there. */
+static void
+apply_quarantine_outcome(TablePass *pass, Candidate *candidate,
+						 const RowOutcome *outcome)
+{
+	switch (outcome->fate)
+	{
+		case CANDIDATE_OPEN:
+			/* live, so it is another one by now */
+			break;
+		case CANDIDATE_BUSY:
+			pass->found_busy = true;
+			candidate->fate = CANDIDATE_BUSY;
+			if (!ttl_docs_quarantine(pass->table, &candidate->tid, ttl_docs_clock()))
+				ttl_docs_begin_anew(pass->table);
+			break;
+		case CANDIDATE_POISON:
+			ttl_docs_make_error(&pass->error, ERRCODE_TRIGGERED_ACTION_EXCEPTION,
+								"a BEFORE trigger keeps an expired document from being deleted");
+			blame(pass, candidate, &candidate->tid);
+			/* fall through */
+		case CANDIDATE_NO_ROOM:
+			/* resume_purge() has emptied it, and somebody else has filled it */
+			if (candidate->fate == CANDIDATE_NO_ROOM)
+				ttl_docs_begin_anew(pass->table);
+			break;
+		case CANDIDATE_RELEASED:
+			break;
+	}
+}
+
+/* All candidates are dealt with: are there more?  False if not. */
+static bool
+candidates_are_through(TablePass *pass)
+{
+	Candidates *candidates = &pass->candidates;
+
+	if (candidates->items != NULL)
+		pfree(candidates->items);
 	candidates->items = NULL;
 	pass->has_candidates = false;
 	if (!pass->is_main)
@@ -428,76 +536,19 @@ apply_batch(TablePass *pass, PurgeBatch *batch)
 	return false;
 }
 
-static void
-apply_outcome(TablePass *pass, const RowOutcome *outcome)
-{
-	Candidate  *candidate = &pass->candidates.items[pass->candidates.done +
-													outcome->candidate];
-	TimestampTz clock = ttl_docs_clock();
-	int			revisits = pass->progress.revisits;
-
-	switch (outcome->fate)
-	{
-		case CANDIDATE_OPEN:
-			/* live after all; without its time it will never expire */
-			if (pass->is_main && outcome->until < DT_NOEND)
-				leave_behind(pass, candidate, outcome->until);
-			break;
-		case CANDIDATE_BUSY:
-			pass->found_busy = true;
-			pass->left++;
-			if (pass->is_main)
-				leave_behind(pass, candidate, clock +
-							 growing_delay(ttl_docs_purge_naptime * INT64CONST(1000),
-										   revisits, LONGEST_BUSY_DELAY));
-			else
-				put_into_quarantine(pass, candidate, &candidate->tid);
-			break;
-		case CANDIDATE_POISON:
-			pass->total_refused++;
-			pass->has_error = true;
-			pass->error.sqlstate = ERRCODE_TRIGGERED_ACTION_EXCEPTION;
-			strlcpy(pass->error.message,
-					"a BEFORE trigger keeps an expired document from being deleted",
-					sizeof(pass->error.message));
-			record_error(pass);
-			candidate->tid = outcome->tid;
-			put_into_quarantine(pass, candidate, &candidate->tid);
-			if (candidate->fate != CANDIDATE_NO_ROOM)
-				break;
-			/* fall through */
-		case CANDIDATE_NO_ROOM:
-			pass->found_no_room = true;
-			pass->left++;
-			leave_behind(pass, candidate, clock +
-						 growing_delay(FIRST_TROUBLE_DELAY, revisits,
-									   LONGEST_TROUBLE_DELAY));
-			break;
-		case CANDIDATE_RELEASED:
-			/* if it is not committed after all, a worker has to find it */
-			ttl_docs_unquarantine(pass->table, unconstify(ItemPointerData *, &outcome->tid));
-			pass->table->progress.is_set = false;
-			ttl_docs_lower_due(&pass->table->due, clock);
-			break;
-	}
-}
-
 /* The pass goes on without a document, and comes back for it. */
 static void
 leave_behind(TablePass *pass, const Candidate *candidate, TimestampTz until)
 {
 	PurgeProgress *progress = &pass->progress;
 	SlotRange	range = ttl_docs_slot_range(candidate->slot);
-	PurgePosition *first = &progress->first_left[range];
+	PurgePosition position;
 
-	if (!progress->left[range] || candidate->slot < first->slot ||
-		(candidate->slot == first->slot &&
-		 ItemPointerCompare(unconstify(ItemPointerData *, &candidate->tid),
-							&first->tid) < 0))
-	{
-		first->slot = candidate->slot;
-		first->tid = candidate->tid;
-	}
+	position.slot = candidate->slot;
+	position.tid = candidate->tid;
+	if (!progress->left[range] ||
+		ttl_docs_compare_positions(&position, &progress->first_left[range]) < 0)
+		progress->first_left[range] = position;
 	progress->left[range] = true;
 	progress->revisit_at = Min(progress->revisit_at, until);
 }
@@ -506,15 +557,19 @@ leave_behind(TablePass *pass, const Candidate *candidate, TimestampTz until)
 static void
 batch_failed(TablePass *pass, PurgeBatch *batch)
 {
+	PurgeErrorKind kind = ttl_docs_error_kind(&pass->error);
 	int			culprit = batch->current;
 	Candidate  *candidate;
 
-	if (!batch->has_started || is_nobodys_fault(pass->error.sqlstate))
+	if (!batch->has_started || kind == PURGE_ERROR_OF_TABLE)
 	{
 		save_positions(pass);
 		table_failed(pass);
 		return;
 	}
+	/* somebody has interrupted us between two documents */
+	if (culprit < 0 && pass->error.sqlstate == ERRCODE_QUERY_CANCELED)
+		kind = PURGE_ERROR_BUSY;
 	if (culprit < 0 && batch->count == 1)
 		culprit = 0;
 	pass->batch_limit = Max(batch->count / 2, 1);
@@ -522,45 +577,27 @@ batch_failed(TablePass *pass, PurgeBatch *batch)
 		return;
 
 	candidate = &batch->candidates[culprit];
-	if (is_busy_error(pass->error.sqlstate))
-	{
+	if (kind == PURGE_ERROR_BUSY)
 		candidate->fate = CANDIDATE_BUSY;
-		return;
-	}
+	else
+		blame(pass, candidate, batch->has_row ? &batch->current_tid : NULL);
+}
+
+/*
+ * A document cannot be deleted: it goes into quarantine, if its row is known and
+ * there is room.
+ */
+static void
+blame(TablePass *pass, Candidate *candidate, ItemPointer tid)
+{
 	pass->has_error = true;
 	pass->total_refused++;
 	record_error(pass);
-	put_into_quarantine(pass, candidate, &batch->current_tid);
-}
-
-static void
-put_into_quarantine(TablePass *pass, Candidate *candidate, ItemPointer tid)
-{
-	if (pass->table != NULL &&
+	if (tid != NULL && pass->table != NULL &&
 		ttl_docs_quarantine(pass->table, tid, ttl_docs_clock()))
 		candidate->fate = CANDIDATE_POISON;
 	else
 		candidate->fate = CANDIDATE_NO_ROOM;
-}
-
-/* Does the error mean that somebody else was there first? */
-static bool
-is_busy_error(int sqlstate)
-{
-	return sqlstate == ERRCODE_LOCK_NOT_AVAILABLE ||
-		ERRCODE_TO_CATEGORY(sqlstate) == ERRCODE_TRANSACTION_ROLLBACK;
-}
-
-/* Would any other document have met it, too? */
-static bool
-is_nobodys_fault(int sqlstate)
-{
-	int			category = ERRCODE_TO_CATEGORY(sqlstate);
-
-	return category == ERRCODE_INSUFFICIENT_RESOURCES ||
-		category == ERRCODE_SYSTEM_ERROR ||
-		(category == ERRCODE_OPERATOR_INTERVENTION &&
-		 sqlstate != ERRCODE_QUERY_CANCELED);
 }
 
 /* The table as a whole could not be purged: ends the pass. */
@@ -569,7 +606,7 @@ table_failed(TablePass *pass)
 {
 	int			failures = 0;
 
-	if (is_busy_error(pass->error.sqlstate))
+	if (ttl_docs_error_kind(&pass->error) == PURGE_ERROR_BUSY)
 	{
 		pass->found_busy = true;
 		pass_is_through(pass);
@@ -578,40 +615,24 @@ table_failed(TablePass *pass)
 	pass->has_error = true;
 	record_error(pass);
 	if (pass->table != NULL && !pass->foreground)
+	{
+		LWLockAcquire(ttl_docs_purge->lock, LW_EXCLUSIVE);
 		failures = pass->table->failures++;
+		LWLockRelease(ttl_docs_purge->lock);
+	}
 	end_in_state(pass, PURGE_TROUBLE, ttl_docs_clock() +
-				 growing_delay(FIRST_TROUBLE_DELAY, failures, LONGEST_TROUBLE_DELAY));
+				 ttl_docs_growing_delay(FIRST_TROUBLE_DELAY, failures,
+										LONGEST_TROUBLE_DELAY));
 }
 
-/* Keeps the error for stat_collections, and logs it if that is news. */
 static void
 record_error(TablePass *pass)
 {
-	PurgeTable *table = pass->table;
-	TimestampTz clock = ttl_docs_clock();
-	bool		is_news = table == NULL;
+	char		name[32];
 
-	if (table != NULL)
-	{
-		LWLockAcquire(ttl_docs_purge->lock, LW_EXCLUSIVE);
-		is_news = !table->has_error ||
-			clock >= table->logged_at +
-			(strcmp(table->error.message, pass->error.message) == 0 ?
-			 LOG_PERIOD_SAME : LOG_PERIOD_OTHER);
-		table->has_error = true;
-		table->error = pass->error;
-		table->error_at = clock;
-		if (is_news)
-			table->logged_at = clock;
-		LWLockRelease(ttl_docs_purge->lock);
-	}
-	if (is_news && !pass->foreground)
-		ereport(LOG,
-				(errcode(pass->error.sqlstate),
-				 errmsg("could not purge documents of %s: %s",
-						pass->name != NULL ? pass->name : psprintf("table %u", pass->relid),
-						pass->error.message),
-				 errhint("They stay invisible, and are tried again. See ttl_docs.stat_collections.")));
+	snprintf(name, sizeof(name), "table %u", pass->relid);
+	ttl_docs_record_error(pass->table, pass->name != NULL ? pass->name : name,
+						  &pass->error, !pass->foreground);
 }
 
 static void
@@ -622,6 +643,20 @@ end_in_state(TablePass *pass, PurgeState state, TimestampTz due)
 	pass->due = due;
 }
 
+/* There is a reason not to purge; whoever takes it away tells us, or not. */
+static void
+pass_is_held(TablePass *pass)
+{
+	if (pass->state == PURGE_BLOCKED)
+	{
+		ttl_docs_make_error(&pass->error, ERRCODE_INSUFFICIENT_PRIVILEGE,
+							psprintf("%s would run somebody else's code as the owner of the table",
+									 pass->detail));
+		record_error(pass);
+	}
+	end_in_state(pass, pass->state, ttl_docs_clock() + PURGE_ROUND_TIME);
+}
+
 /* Nothing more can be done now. */
 static void
 pass_is_through(TablePass *pass)
@@ -630,13 +665,12 @@ pass_is_through(TablePass *pass)
 	TimestampTz clock = ttl_docs_clock();
 	TimestampTz due = DT_NOEND;
 
+	if (pass->found_busy)
+		due = clock + busy_delay(progress);
 	if (pass->found_busy || pass->found_no_room)
 		progress->revisits++;
-	else
+	else if (progress->left_busy == 0 && progress->left_no_room == 0)
 		progress->revisits = 0;
-	if (pass->found_busy)
-		due = clock + growing_delay(ttl_docs_purge_naptime * INT64CONST(1000),
-									progress->revisits - 1, LONGEST_BUSY_DELAY);
 	if (pass->candidates.is_complete)
 	{
 		due = Min(due, pass->candidates.next_due);
@@ -648,14 +682,8 @@ pass_is_through(TablePass *pass)
 			due = Min(due, progress->revisit_at);
 	if (pass->table != NULL)
 		due = Min(due, ttl_docs_quarantine_due(pass->table));
-	end_in_state(pass, pass->found_busy ? PURGE_WAITING : PURGE_IDLE, due);
-}
-
-/* A delay that doubles each time. */
-static TimestampTz
-growing_delay(TimestampTz first, int times, TimestampTz longest)
-{
-	return Min(first << Min(Max(times, 0), 16), Max(first, longest));
+	end_in_state(pass, pass->found_busy || progress->left_busy > 0 ?
+				 PURGE_WAITING : PURGE_IDLE, due);
 }
 
 /* A pass ends within its candidates: the next one begins there. */
@@ -685,6 +713,25 @@ save_positions(TablePass *pass)
 			pass->progress.next[range] = candidates->end[range];
 }
 
+/* When the oldest document was due that the pass has not deleted. */
+static TimestampTz
+oldest_left(const TablePass *pass)
+{
+	const Candidates *candidates = &pass->candidates;
+	const PurgeProgress *progress = &pass->progress;
+	TimestampTz oldest = DT_NOEND;
+
+	if (pass->is_main && pass->has_candidates && !candidates->by_row &&
+		candidates->done < candidates->count)
+		oldest = ttl_docs_slot_due(candidates->items[candidates->done].slot,
+								   candidates->default_ttl);
+	for (SlotRange range = 0; range < RANGE_COUNT; range++)
+		if (progress->left_busy > 0 && progress->left[range])
+			oldest = Min(oldest, ttl_docs_slot_due(progress->first_left[range].slot,
+												   progress->settings.default_ttl));
+	return oldest;
+}
+
 /*
  * Ends a pass of a worker, through or not: keeps in shared memory how far it
  * has come, and when to look again.
@@ -693,9 +740,7 @@ void
 ttl_docs_end_pass(TablePass *pass, bool capped)
 {
 	PurgeTable *table = pass->table;
-	Candidates *candidates = &pass->candidates;
 	TimestampTz clock = ttl_docs_clock();
-	TimestampTz oldest = DT_NOEND;
 
 	if (!pass->has_ended)
 	{
@@ -710,27 +755,23 @@ ttl_docs_end_pass(TablePass *pass, bool capped)
 		return;
 	}
 
-	if (pass->is_main && pass->has_candidates && candidates->done < candidates->count &&
-		!candidates->by_row)
-		oldest = ttl_docs_slot_due(candidates->items[candidates->done].slot,
-								   candidates->default_ttl);
-	for (SlotRange range = 0; range < RANGE_COUNT; range++)
-		if (pass->left > 0 && pass->progress.left[range])
-			oldest = Min(oldest, ttl_docs_slot_due(pass->progress.first_left[range].slot,
-												   candidates->default_ttl));
-
 	LWLockAcquire(ttl_docs_purge->lock, LW_EXCLUSIVE);
 	table->progress = pass->progress;
+	if (table->epoch != pass->epoch)
+	{
+		table->progress.is_set = false;
+		pass->due = Min(pass->due, clock);
+	}
 	table->state = pass->state;
 	table->visited = clock;
 	if (!PURGE_IS_HOLD(pass->state))
-		table->oldest = oldest;
+		table->oldest = oldest_left(pass);
 	if (pass->state != PURGE_TROUBLE)
 		table->failures = 0;
 	if (pass->state == PURGE_IDLE || pass->state == PURGE_WAITING)
 	{
-		table->backlog = pass->left;
-		table->unquarantined = pass->found_no_room ? pass->left : 0;
+		table->backlog = pass->progress.left_busy;
+		table->unquarantined = pass->progress.left_no_room;
 	}
 	table->claimed_by = 0;
 	ttl_docs_note_oldest(table, clock);

@@ -119,7 +119,7 @@ ttl_docs_quarantine(PurgeTable *table, ItemPointer tid, TimestampTz clock)
 			row->failures = 0;
 			table->quarantined++;
 		}
-		delay = Min(FIRST_DELAY << Min(row->failures, 10), LONGEST_DELAY);
+		delay = ttl_docs_growing_delay(FIRST_DELAY, row->failures, LONGEST_DELAY);
 		delay += delay / 8 * (hash_bytes_uint32(key.block ^ key.offset) % 8) / 8;
 		row->failures++;
 		row->retry_at = clock + delay;
@@ -193,7 +193,9 @@ ttl_docs_quarantined_due(const PurgeTable *table, TimestampTz clock, int max,
 	hash_seq_init(&status, quarantine);
 	while ((row = hash_seq_search(&status)) != NULL)
 	{
-		if (!is_of(row, table) || row->retry_at > clock || count == max)
+		/* a clock that went back must not put it off for longer */
+		if (!is_of(row, table) || count == max ||
+			(row->retry_at > clock && row->retry_at <= clock + 2 * LONGEST_DELAY))
 			continue;
 		ItemPointerSet(&tids[count], row->key.block, row->key.offset);
 		count++;

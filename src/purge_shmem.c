@@ -50,6 +50,7 @@ static void request_shmem(void);
 static void startup_shmem(void);
 static HTAB *shared_hash(const char *name, Size keysize, Size entrysize, long max);
 static void start_table(PurgeTable *table, Oid root);
+static int64 jump_accepted_for(Oid root);
 
 void
 ttl_docs_purge_shmem_init(void)
@@ -87,6 +88,7 @@ startup_shmem(void)
 		ttl_docs_purge->lock = &GetNamedLWLockTranche(TRANCHE_NAME)->lock;
 		pg_atomic_init_u64(&ttl_docs_purge->wakes_at, (uint64) DT_NOBEGIN);
 		pg_atomic_init_u32(&ttl_docs_purge->must_read_databases, 1);
+		pg_atomic_init_u64(&ttl_docs_purge->settings_epoch, 0);
 		pg_atomic_init_u64(&ttl_docs_purge->clock_base,
 						   (uint64) (ttl_docs_clock() - ttl_docs_elapsed()));
 	}
@@ -105,7 +107,8 @@ shared_hash(const char *name, Size keysize, Size entrysize, long max)
 
 	ctl.keysize = keysize;
 	ctl.entrysize = entrysize;
-	return ShmemInitHash(name, max, max, &ctl, HASH_ELEM | HASH_BLOBS);
+	return ShmemInitHash(name, max, max, &ctl,
+						 HASH_ELEM | HASH_BLOBS | HASH_FIXED_SIZE);
 }
 
 /*
@@ -126,10 +129,7 @@ ttl_docs_purge_database(Oid database, bool create)
 		memset((char *) entry + sizeof(Oid), 0, sizeof(PurgeDatabase) - sizeof(Oid));
 		pg_atomic_init_u64(&entry->due, (uint64) DT_NOBEGIN);
 		pg_atomic_init_u32(&entry->must_list, 1);
-		entry->visited = DT_NOBEGIN;
-		entry->keep_out_until = DT_NOBEGIN;
 		entry->can_connect = true;
-		entry->has_extension = true;
 	}
 	LWLockRelease(ttl_docs_purge->lock);
 	return entry;
@@ -207,6 +207,7 @@ start_table(PurgeTable *table, Oid root)
 		   sizeof(PurgeTable) - sizeof(PurgeTableKey));
 	pg_atomic_init_u64(&table->due, (uint64) DT_NOBEGIN);
 	table->root = root;
+	table->accepted_jump = jump_accepted_for(root);
 	table->visited = DT_NOBEGIN;
 	table->older_since = DT_NOEND;
 	table->oldest = DT_NOEND;
@@ -214,6 +215,35 @@ start_table(PurgeTable *table, Oid root)
 	table->last_purge = DT_NOBEGIN;
 	table->error_at = DT_NOBEGIN;
 	table->logged_at = DT_NOBEGIN;
+}
+
+/*
+ * The jump of the clock that resume_purge() has accepted for a collection, which
+ * a new partition takes over.  The caller holds the lock.
+ */
+static int64
+jump_accepted_for(Oid root)
+{
+	HASH_SEQ_STATUS status;
+	PurgeTable *table;
+	int64		accepted = 0;
+
+	hash_seq_init(&status, tables);
+	while ((table = hash_seq_search(&status)) != NULL)
+		if (table->key.database == MyDatabaseId && table->root == root)
+			accepted = Max(accepted, table->accepted_jump);
+	return accepted;
+}
+
+/* The next pass over a table begins anew, also if one is under way. */
+void
+ttl_docs_begin_anew(PurgeTable *table)
+{
+	LWLockAcquire(ttl_docs_purge->lock, LW_EXCLUSIVE);
+	table->epoch++;
+	table->progress.is_set = false;
+	LWLockRelease(ttl_docs_purge->lock);
+	ttl_docs_lower_due(&table->due, ttl_docs_clock());
 }
 
 /* Forgets a table that is gone, or no longer part of a collection. */

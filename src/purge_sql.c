@@ -65,6 +65,18 @@ typedef struct PurgeCall
 	int64		next_progress;
 } PurgeCall;
 
+/* What became of the tables of a collection */
+typedef struct PurgeResult
+{
+	int64		deleted;
+	int64		refused;		/* could not be deleted */
+	bool		found_busy;
+	bool		has_error;
+	PurgeError	error;			/* the last one */
+	PurgeState	state;			/* a hold, or PURGE_IDLE */
+	char	   *detail;
+} PurgeResult;
+
 /* The tables of a collection taken together */
 typedef struct CollectionStats
 {
@@ -83,8 +95,9 @@ typedef struct CollectionStats
 static List *collections_of_caller(void);
 static void require_no_hold(Oid root);
 static void purge_collection(PurgeCall *call, Oid root);
-static void purge_table(PurgeCall *call, Oid relid, Oid root, TablePass *result);
-static void tell_result(PurgeCall *call, const char *name, const TablePass *sum);
+static void purge_table(PurgeCall *call, Oid relid, Oid root, PurgeResult *result);
+static void add_result(PurgeCall *call, const TablePass *pass, PurgeResult *result);
+static void tell_result(PurgeCall *call, const char *name, const PurgeResult *result);
 static bool run_in_subtransaction(PurgeWork work, void *arg, PurgeError *error);
 static void set_paused(FunctionCallInfo fcinfo, bool paused);
 static void forgive_table(Oid relid, Oid root);
@@ -111,6 +124,11 @@ ttl_docs_purge_procedure(PG_FUNCTION_ARGS)
 	ttl_docs_require_preload();
 	PreventCommandDuringRecovery("CALL ttl_docs.purge()");
 	PreventCommandIfReadOnly("CALL ttl_docs.purge()");
+	if (ttl_docs_is_purging())
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_IN_USE),
+				 errmsg("cannot purge within a purge"),
+				 errhint("Do not call ttl_docs.purge() in a trigger that fires on DELETE.")));
 	SPI_connect_ext(atomic ? 0 : SPI_OPT_NONATOMIC);
 	call.commits = !atomic;
 	call.instant = ttl_docs_clock();
@@ -128,6 +146,9 @@ ttl_docs_purge_procedure(PG_FUNCTION_ARGS)
 	}
 	MemoryContextSwitchTo(caller);
 
+	/* what the caller has deferred is the caller's, if it fails */
+	if (atomic)
+		ttl_docs_fire_deferred_now();
 	foreach(lc, roots)
 		purge_collection(&call, lfirst_oid(lc));
 	if (!call.has_told)
@@ -172,7 +193,7 @@ require_no_hold(Oid root)
 static void
 purge_collection(PurgeCall *call, Oid root)
 {
-	TablePass	sum = {0};
+	PurgeResult result = {0};
 	MemoryContext caller = MemoryContextSwitchTo(call->context);
 	char	   *name = get_rel_name(root);
 	List	   *tables;
@@ -183,13 +204,13 @@ purge_collection(PurgeCall *call, Oid root)
 		ttl_docs_collection_tables(root) : NIL;
 	MemoryContextSwitchTo(caller);
 	foreach(lc, tables)
-		purge_table(call, lfirst_oid(lc), root, &sum);
+		purge_table(call, lfirst_oid(lc), root, &result);
 	if (tables != NIL)
-		tell_result(call, name, &sum);
+		tell_result(call, name, &result);
 }
 
 static void
-purge_table(PurgeCall *call, Oid relid, Oid root, TablePass *sum)
+purge_table(PurgeCall *call, Oid relid, Oid root, PurgeResult *result)
 {
 	TablePass	pass = {0};
 
@@ -220,56 +241,68 @@ purge_table(PurgeCall *call, Oid relid, Oid root, TablePass *sum)
 	if (call->commits)
 		SPI_commit();
 
-	sum->total_deleted += pass.total_deleted;
-	sum->total_refused += pass.total_refused;
-	sum->left += pass.found_busy ? Max(pass.left, 1) : 0;
-	if (pass.has_error)
-	{
-		sum->has_error = true;
-		sum->error = pass.error;
-	}
-	if (PURGE_IS_HOLD(pass.state) || pass.state == PURGE_NO_INDEX)
-	{
-		sum->state = pass.state;
-		sum->detail = pass.detail != NULL ?
-			MemoryContextStrdup(call->context, pass.detail) : NULL;
-	}
+	add_result(call, &pass, result);
 	MemoryContextDelete(pass.context);
+}
+
+static void
+add_result(PurgeCall *call, const TablePass *pass, PurgeResult *result)
+{
+	result->deleted += pass->total_deleted;
+	result->refused += pass->total_refused;
+	result->found_busy |= pass->found_busy;
+	if (pass->has_error)
+	{
+		result->has_error = true;
+		result->error = pass->error;
+	}
+	if (PURGE_IS_HOLD(pass->state) || pass->state == PURGE_NO_INDEX)
+	{
+		result->state = pass->state;
+		result->detail = pass->detail != NULL ?
+			MemoryContextStrdup(call->context, pass->detail) : NULL;
+	}
+	if (pass->table != NULL)
+	{
+		LWLockAcquire(ttl_docs_purge->lock, LW_EXCLUSIVE);
+		pass->table->unquarantined = pass->progress.left_no_room;
+		LWLockRelease(ttl_docs_purge->lock);
+	}
 }
 
 /* Says what became of a collection. */
 static void
-tell_result(PurgeCall *call, const char *name, const TablePass *sum)
+tell_result(PurgeCall *call, const char *name, const PurgeResult *result)
 {
-	call->has_told |= sum->total_deleted > 0 || sum->left > 0 ||
-		sum->state != PURGE_IDLE || sum->has_error;
-	if (sum->total_deleted > 0)
+	call->has_told |= result->deleted > 0 || result->found_busy ||
+		result->state != PURGE_IDLE || result->has_error;
+	if (result->deleted > 0)
 		ereport(NOTICE,
 				(errmsg_plural("purged %lld document of \"%s\"",
 							   "purged %lld documents of \"%s\"",
-							   (unsigned long) sum->total_deleted,
-							   (long long) sum->total_deleted, name)));
-	if (sum->left > 0)
+							   (unsigned long) result->deleted,
+							   (long long) result->deleted, name)));
+	if (result->found_busy)
 		ereport(NOTICE,
 				(errmsg("expired documents of \"%s\" are in use by other sessions, and were left",
 						name)));
-	if (sum->state != PURGE_IDLE)
+	if (result->state != PURGE_IDLE)
 		ereport(WARNING,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("the purge of \"%s\" is held: %s", name,
-						ttl_docs_purge_state_name(sum->state)),
-				 sum->detail != NULL ? errdetail("It is because of %s.", sum->detail) : 0,
-				 errhint("%s", ttl_docs_purge_state_hint(sum->state))));
-	if (sum->has_error)
+						ttl_docs_purge_state_name(result->state)),
+				 result->detail != NULL ? errdetail("It is because of %s.", result->detail) : 0,
+				 errhint("%s", ttl_docs_purge_state_hint(result->state))));
+	if (result->has_error)
 		ereport(WARNING,
-				(errcode(sum->error.sqlstate),
-				 sum->total_refused > 0 ?
+				(errcode(result->error.sqlstate),
+				 result->refused > 0 ?
 				 errmsg_plural("%lld document of \"%s\" could not be purged",
 							   "%lld documents of \"%s\" could not be purged",
-							   (unsigned long) sum->total_refused,
-							   (long long) sum->total_refused, name) :
+							   (unsigned long) result->refused,
+							   (long long) result->refused, name) :
 				 errmsg("\"%s\" could not be purged", name),
-				 errdetail("The last error was: %s", sum->error.message)));
+				 errdetail("The last error was: %s", result->error.message)));
 }
 
 /* Runs a step in a subtransaction, and keeps its error. */
@@ -297,11 +330,18 @@ run_in_subtransaction(PurgeWork work, void *arg, PurgeError *error)
 	{
 		int			category = ERRCODE_TO_CATEGORY(geterrcode());
 
+		MemoryContextSwitchTo(caller);
 		/* the caller's own wish, or nothing that could be gone around */
 		if (category == ERRCODE_OPERATOR_INTERVENTION ||
 			category == ERRCODE_INSUFFICIENT_RESOURCES)
-			PG_RE_THROW();
-		MemoryContextSwitchTo(caller);
+		{
+			ErrorData  *edata = CopyErrorData();
+
+			FlushErrorState();
+			RollbackAndReleaseCurrentSubTransaction();
+			CurrentResourceOwner = owner;
+			ReThrowError(edata);
+		}
 		ttl_docs_keep_error(error);
 		RollbackAndReleaseCurrentSubTransaction();
 	}
@@ -355,6 +395,7 @@ set_paused(FunctionCallInfo fcinfo, bool paused)
 	Relation	rel;
 
 	ttl_docs_require_preload();
+	PreventCommandIfReadOnly(paused ? "pause_purge()" : "resume_purge()");
 	rel = ttl_docs_open_collection(ttl_docs_collection_arg(fcinfo),
 								   ShareUpdateExclusiveLock, &collection);
 	collection.settings.paused = paused;
@@ -372,6 +413,7 @@ static void
 forgive_table(Oid relid, Oid root)
 {
 	PurgeTable *table = ttl_docs_purge_table(relid, root);
+	int64		jump = Max(ttl_docs_clock_jump(), 0);
 
 	if (table == NULL)
 		return;
@@ -379,9 +421,9 @@ forgive_table(Oid relid, Oid root)
 	ttl_docs_unquarantine_all(table);
 	table->failures = 0;
 	table->unquarantined = 0;
-	table->progress.is_set = false;
-	table->accepted_jump = Max(ttl_docs_clock_jump(), 0);
+	table->accepted_jump = jump;
 	LWLockRelease(ttl_docs_purge->lock);
+	ttl_docs_begin_anew(table);
 }
 
 /* Some holds are not for resume_purge() to end. */

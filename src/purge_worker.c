@@ -6,8 +6,9 @@
  * A visit lasts two seconds at the most, because whoever wants the database for
  * themselves (DROP DATABASE, CREATE DATABASE ... TEMPLATE) has to wait for the
  * worker; asked to leave, it does after the batch at hand.  If there is more to
- * do, the launcher sends another one.  A batch cannot last longer than
- * BATCH_TIMEOUT, whatever triggers do.
+ * do, the launcher sends another one.  A batch that lasts longer than
+ * BATCH_TIMEOUT is cancelled; if a trigger does not let itself be cancelled, the
+ * launcher ends the worker.
  *
  * Tables take turns, a batch each, those that were visited longest ago first.
  * A table is claimed for the time of the visit, so that several workers in a
@@ -23,7 +24,7 @@
  *
  * ERROR in a step undoes that step and is kept as trouble of its table; ERROR
  * elsewhere, and FATAL, end the process.  What it had claimed, and that the
- * database is due, is put back when it exits.
+ * database is due, is given back when it exits.
  *
  *-------------------------------------------------------------------------
  */
@@ -32,7 +33,6 @@
 #include "access/xact.h"
 #include "commands/extension.h"
 #include "libpq/pqsignal.h"
-#include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "postmaster/bgworker.h"
@@ -53,6 +53,9 @@
 #define MAX_ACTIVE		8
 /* milliseconds; a document whose triggers take longer counts as failed */
 #define BATCH_TIMEOUT	5000
+/* a table at which a worker had to be ended is left alone for so long */
+#define FIRST_INTERRUPTION_DELAY	(60 * USECS_PER_SEC)
+#define LONGEST_INTERRUPTION_DELAY	(3600 * USECS_PER_SEC)
 /* tables without a place in shared memory are looked at so often */
 #define OVERFLOW_PERIOD	(60 * USECS_PER_SEC)
 /* milliseconds; has to be below deadlock_timeout, or that would be waited for */
@@ -62,18 +65,24 @@
 static PurgeWorkerSlot *my_slot = NULL;
 static uint64 my_generation;
 static PurgeDatabase *my_database = NULL;
+static PurgeTable *table_at_work = NULL;
 static bool visit_is_complete = false;
 static int64 visit_deadline;
 static bool visit_is_capped = false;	/* purge_max_rate made it wait */
+
+static uint64 settings_epoch;	/* before it connected */
 
 static uint32 wait_for_rate;
 static uint32 wait_for_others;
 
 static bool take_slot(int index, uint64 generation);
 static void leave_slot(int code, Datum arg);
+static void give_back(void);
+static TimestampTz note_interruption(PurgeTable *table);
 static void pin_settings(void);
 static bool must_leave(void);
 static void visit(void);
+static bool may_purge_here(void);
 static List *tables_to_visit(void);
 static void list_tables(List **unplaced);
 static void forget_tables_but(List *relids);
@@ -104,6 +113,7 @@ ttl_docs_worker_main(Datum arg)
 	visit_deadline = ttl_docs_elapsed() + PURGE_VISIT_TIME;
 	wait_for_rate = compat_wait_event("TtlDocsPurgeRate");
 	wait_for_others = compat_wait_event("TtlDocsPurgePause");
+	settings_epoch = pg_atomic_read_u64(&ttl_docs_purge->settings_epoch);
 	if (!my_slot->must_leave)
 	{
 		BackgroundWorkerInitializeConnectionByOid(my_slot->database, InvalidOid, 0);
@@ -135,39 +145,76 @@ take_slot(int index, uint64 generation)
 static void
 leave_slot(int code, Datum arg)
 {
-	TimestampTz clock = ttl_docs_clock();
-	PurgeDatabase *database = ttl_docs_purge_database(my_slot->database, false);
-	List	   *tables;
-	ListCell   *lc;
-
 	(void) code;
 	(void) arg;
-	if (database != NULL && !visit_is_complete)
-	{
-		MemoryContextSwitchTo(TopMemoryContext);
-		tables = ttl_docs_purge_tables(database->database);
-		LWLockAcquire(ttl_docs_purge->lock, LW_EXCLUSIVE);
-		foreach(lc, tables)
-		{
-			PurgeTable *table = lfirst(lc);
-
-			if (table->claimed_by != MyProcPid)
-				continue;
-			table->claimed_by = 0;
-			ttl_docs_lower_due(&table->due, clock);
-		}
-		database->visited = clock;
-		database->has_more = false;
-		database->failures++;
-		LWLockRelease(ttl_docs_purge->lock);
-		pg_atomic_write_u32(&database->must_list, 1);
-		ttl_docs_lower_due(&database->due, clock);
-	}
+	MemoryContextSwitchTo(TopMemoryContext);
+	if (!visit_is_complete)
+		give_back();
 	LWLockAcquire(ttl_docs_purge->lock, LW_EXCLUSIVE);
 	if (my_slot->generation == my_generation)
 		memset(my_slot, 0, sizeof(*my_slot));
 	LWLockRelease(ttl_docs_purge->lock);
 	ttl_docs_wake_launcher(DT_NOBEGIN);
+}
+
+/*
+ * The visit ends in the middle.  How far its passes had come is not known, so
+ * they begin anew.  The table that was at work may be the reason: it waits.
+ */
+static void
+give_back(void)
+{
+	TimestampTz clock = ttl_docs_clock();
+	PurgeDatabase *database = ttl_docs_purge_database(my_slot->database, false);
+	List	   *tables = ttl_docs_purge_tables(my_slot->database);
+	ListCell   *lc;
+
+	foreach(lc, tables)
+	{
+		PurgeTable *table = lfirst(lc);
+		TimestampTz due = clock;
+
+		if (table->claimed_by != MyProcPid)
+			continue;
+		if (table == table_at_work)
+			due += note_interruption(table);
+		LWLockAcquire(ttl_docs_purge->lock, LW_EXCLUSIVE);
+		table->claimed_by = 0;
+		table->progress.is_set = false;
+		table->visited = clock;
+		LWLockRelease(ttl_docs_purge->lock);
+		ttl_docs_lower_due(&table->due, due);
+	}
+	if (database == NULL)
+		return;
+	LWLockAcquire(ttl_docs_purge->lock, LW_EXCLUSIVE);
+	database->was_visited = true;
+	database->visited = ttl_docs_elapsed();
+	database->has_more = false;
+	database->failures++;
+	LWLockRelease(ttl_docs_purge->lock);
+	ttl_docs_lower_due(&database->due, clock);
+}
+
+/* The worker was ended while it purged a table; returns when to try again. */
+static TimestampTz
+note_interruption(PurgeTable *table)
+{
+	PurgeError	error;
+	int			failures;
+
+	/* by an administrator, or because the server stops: nothing to say */
+	if (!my_slot->was_ended)
+		return 0;
+	ttl_docs_make_error(&error, ERRCODE_QUERY_CANCELED,
+						"the worker did not come to an end, and was ended");
+	ttl_docs_record_error(table, psprintf("table %u", table->key.relid), &error, true);
+	LWLockAcquire(ttl_docs_purge->lock, LW_EXCLUSIVE);
+	failures = table->failures++;
+	table->state = PURGE_TROUBLE;
+	LWLockRelease(ttl_docs_purge->lock);
+	return ttl_docs_growing_delay(FIRST_INTERRUPTION_DELAY, failures,
+								  LONGEST_INTERRUPTION_DELAY);
 }
 
 /* What roles, databases and the server may have set, and must not matter. */
@@ -218,7 +265,6 @@ visit(void)
 {
 	List	   *tables;
 	List	   *unplaced = NIL;
-	bool		installed;
 	bool		allowed;
 
 	my_database = ttl_docs_purge_database(MyDatabaseId, true);
@@ -229,8 +275,7 @@ visit(void)
 	pgstat_report_activity(STATE_RUNNING, "ttl_docs: looking for expired documents");
 	StartTransactionCommand();
 	PushActiveSnapshot(GetTransactionSnapshot());
-	installed = OidIsValid(get_extension_oid(TTL_DOCS_EXTENSION, true));
-	allowed = installed && ttl_docs_purge_on && !DefaultXactReadOnly;
+	allowed = may_purge_here();
 	if (allowed &&
 		(my_database == NULL || ttl_docs_purge->tables_overflow ||
 		 pg_atomic_exchange_u32(&my_database->must_list, 0) != 0))
@@ -238,18 +283,44 @@ visit(void)
 	PopActiveSnapshot();
 	CommitTransactionCommand();
 
-	tables = allowed ? tables_to_visit() : NIL;
-	if (my_database != NULL)
-	{
-		LWLockAcquire(ttl_docs_purge->lock, LW_EXCLUSIVE);
-		my_database->has_extension = installed;
-		my_database->is_off = installed && !allowed;
-		LWLockRelease(ttl_docs_purge->lock);
-	}
 	if (allowed)
+	{
+		tables = tables_to_visit();
 		purge_tables(tables, unplaced);
+	}
 	else
 		end_visit(0);
+}
+
+/*
+ * Is there anything of ours in this database, and may it be purged?  What says
+ * no is kept for the launcher, unless somebody has changed it meanwhile: flags
+ * are set before, and taken back after the look.
+ */
+static bool
+may_purge_here(void)
+{
+	bool		installed;
+	bool		is_on = ttl_docs_purge_on && !DefaultXactReadOnly;
+
+	if (my_database != NULL)
+		my_database->lacks_extension = true;
+	pg_memory_barrier();
+	installed = OidIsValid(get_extension_oid(TTL_DOCS_EXTENSION, true));
+	if (my_database != NULL)
+	{
+		if (installed)
+			my_database->lacks_extension = false;
+		my_database->is_off = installed && !is_on;
+		pg_memory_barrier();
+		/* we may have connected before it was turned on */
+		if (pg_atomic_read_u64(&ttl_docs_purge->settings_epoch) != settings_epoch)
+		{
+			my_database->is_off = false;
+			ttl_docs_lower_due(&my_database->due, ttl_docs_clock());
+		}
+	}
+	return installed && is_on;
 }
 
 /* The tables that are due, in the order in which they are to be visited. */
@@ -381,7 +452,7 @@ purge_tables(List *tables, List *unplaced)
 		MemoryContextDelete(pass->context);
 		active[turn] = active[--nactive];
 	}
-	left = nactive + list_length(tables);
+	left = nactive + list_length(tables) + list_length(unplaced);
 	for (int i = 0; i < nactive; i++)
 		ttl_docs_end_pass(active[i], visit_is_capped);
 	end_visit(left);
@@ -474,7 +545,9 @@ make_step(TablePass *pass)
 	pass->time_limit = ttl_docs_pace_time();
 	report_activity(pass);
 	began = ttl_docs_elapsed();
+	table_at_work = pass->table;
 	goes_on = ttl_docs_step_pass(pass);
+	table_at_work = NULL;
 	if (pass->deletes)
 	{
 		int64		took = ttl_docs_elapsed() - began;
@@ -521,7 +594,8 @@ end_visit(int tables_left)
 	if (ttl_docs_purge->tables_overflow)
 		due = Min(due, ttl_docs_clock() + OVERFLOW_PERIOD);
 	LWLockAcquire(ttl_docs_purge->lock, LW_EXCLUSIVE);
-	my_database->visited = ttl_docs_clock();
+	my_database->was_visited = true;
+	my_database->visited = ttl_docs_elapsed();
 	my_database->has_more = tables_left > 0;
 	my_database->tables_left = tables_left;
 	my_database->failures = 0;
@@ -546,6 +620,8 @@ run_in_transaction(PurgeWork work, void *arg, PurgeError *error)
 		disable_timeout(STATEMENT_TIMEOUT, false);
 		PopActiveSnapshot();
 		CommitTransactionCommand();
+		/* what came too late for this step is not for the next one */
+		QueryCancelPending = false;
 		succeeded = true;
 	}
 	PG_CATCH();
@@ -563,22 +639,6 @@ run_in_transaction(PurgeWork work, void *arg, PurgeError *error)
 	/* so that autovacuum learns of it */
 	pgstat_report_stat(false);
 	return succeeded;
-}
-
-/* Takes the error that was caught out of the hands of core. */
-void
-ttl_docs_keep_error(PurgeError *error)
-{
-	ErrorData  *edata = CopyErrorData();
-	const char *message = edata->message != NULL ? edata->message : "unknown error";
-	int			length;
-
-	FlushErrorState();
-	length = pg_mbcliplen(message, strlen(message), PURGE_ERROR_LENGTH - 1);
-	error->sqlstate = edata->sqlerrcode;
-	memcpy(error->message, message, length);
-	error->message[length] = '\0';
-	FreeErrorData(edata);
 }
 
 /* Waits, outside of any transaction, unless it is told to leave. */

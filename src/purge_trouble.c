@@ -1,0 +1,106 @@
+/*-------------------------------------------------------------------------
+ *
+ * purge_trouble.c
+ *		What an error during a purge means, and who is told.
+ *
+ * An error is somebody else being there first (busy: come back soon), the fault
+ * of a document (quarantine), or of nobody in particular (the table is left
+ * alone for a while).
+ *
+ * stat_collections has the last error of each table.  The log has a line when a
+ * table gets into trouble, and not for each document and each try.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "mb/pg_wchar.h"
+
+#include "purge.h"
+
+/* the log has the trouble of a table so often, at the most */
+#define LOG_PERIOD_OTHER	(60 * USECS_PER_SEC)
+#define LOG_PERIOD_SAME		(86400 * USECS_PER_SEC)
+
+/* Takes the error that was caught out of the hands of core. */
+void
+ttl_docs_keep_error(PurgeError *error)
+{
+	ErrorData  *edata = CopyErrorData();
+
+	FlushErrorState();
+	ttl_docs_make_error(error, edata->sqlerrcode,
+						edata->message != NULL ? edata->message : "unknown error");
+	FreeErrorData(edata);
+}
+
+void
+ttl_docs_make_error(PurgeError *error, int sqlstate, const char *message)
+{
+	int			length = pg_mbcliplen(message, strlen(message),
+									  PURGE_ERROR_LENGTH - 1);
+
+	error->sqlstate = sqlstate;
+	memcpy(error->message, message, length);
+	error->message[length] = '\0';
+}
+
+/* What an error means for the purge. */
+PurgeErrorKind
+ttl_docs_error_kind(const PurgeError *error)
+{
+	switch (ERRCODE_TO_CATEGORY(error->sqlstate))
+	{
+		case ERRCODE_TRANSACTION_ROLLBACK:
+			return PURGE_ERROR_BUSY;
+		case ERRCODE_INSUFFICIENT_RESOURCES:
+		case ERRCODE_SYSTEM_ERROR:
+			return PURGE_ERROR_OF_TABLE;
+		case ERRCODE_OPERATOR_INTERVENTION:
+			/* that can be a trigger that takes too long */
+			return error->sqlstate == ERRCODE_QUERY_CANCELED ?
+				PURGE_ERROR_OF_DOCUMENT : PURGE_ERROR_OF_TABLE;
+		default:
+			return error->sqlstate == ERRCODE_LOCK_NOT_AVAILABLE ?
+				PURGE_ERROR_BUSY : PURGE_ERROR_OF_DOCUMENT;
+	}
+}
+
+/*
+ * Keeps the error of a table for stat_collections, and logs it if that is news
+ * and nobody else is told.
+ */
+void
+ttl_docs_record_error(PurgeTable *table, const char *name, const PurgeError *error,
+					  bool may_log)
+{
+	TimestampTz clock = ttl_docs_clock();
+	bool		is_news = table == NULL;
+
+	if (table != NULL)
+	{
+		LWLockAcquire(ttl_docs_purge->lock, LW_EXCLUSIVE);
+		is_news = !table->has_error ||
+			clock >= table->logged_at +
+			(strcmp(table->error.message, error->message) == 0 ?
+			 LOG_PERIOD_SAME : LOG_PERIOD_OTHER);
+		table->has_error = true;
+		table->error = *error;
+		table->error_at = clock;
+		if (is_news && may_log)
+			table->logged_at = clock;
+		LWLockRelease(ttl_docs_purge->lock);
+	}
+	if (is_news && may_log)
+		ereport(LOG,
+				(errcode(error->sqlstate),
+				 errmsg("could not purge documents of %s: %s", name, error->message),
+				 errhint("They stay invisible, and are tried again. See ttl_docs.stat_collections.")));
+}
+
+/* A delay that doubles each time. */
+TimestampTz
+ttl_docs_growing_delay(TimestampTz first, int times, TimestampTz longest)
+{
+	return Min(first << Min(Max(times, 0), 16), Max(first, longest));
+}

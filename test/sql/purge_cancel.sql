@@ -1,0 +1,69 @@
+-- An error that CALL purge() does not go around leaves the session as any error would,
+-- also where it is caught; and what the caller has deferred is the caller's business.
+\set SHOW_CONTEXT never
+\set VERBOSITY terse
+SELECT ttl_docs.create_collection('cancel_c', 1000);
+CREATE FUNCTION cancel_act() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF OLD.doc->>'act' = 'cancel' THEN
+        PERFORM pg_cancel_backend(pg_backend_pid());
+        PERFORM pg_sleep(60);
+    ELSIF OLD.doc ? 'act' THEN
+        RAISE EXCEPTION 'as it is' USING ERRCODE = OLD.doc->>'act';
+    END IF;
+    RETURN OLD;
+END $$;
+CREATE TRIGGER act BEFORE DELETE ON cancel_c FOR EACH ROW EXECUTE FUNCTION cancel_act();
+INSERT INTO cancel_c VALUES ('a', '{"ttl": 100}'), ('b', '{"ttl": 100, "act": "cancel"}'), ('c', '{"ttl": 100}');
+SET ttl_docs.clock_offset = 200;
+CALL ttl_docs.purge('cancel_c');
+SELECT 'alive' AS session, ttl_docs.purging();
+BEGIN;
+CALL ttl_docs.purge('cancel_c');
+ROLLBACK;
+DO $$
+BEGIN
+    BEGIN
+        CALL ttl_docs.purge('cancel_c');
+    EXCEPTION WHEN query_canceled THEN
+        RAISE NOTICE 'caught, purging: %', ttl_docs.purging();
+    END;
+END $$;
+SELECT 'alive' AS session, ttl_docs.purging();
+RESET ttl_docs.clock_offset;
+UPDATE cancel_c SET doc = '{"ttl": 100, "act": "53100"}' WHERE id = 'b';
+SET ttl_docs.clock_offset = 200;
+CALL ttl_docs.purge('cancel_c');
+DO $$
+BEGIN
+    CALL ttl_docs.purge('cancel_c');
+EXCEPTION WHEN OTHERS THEN
+    RAISE NOTICE 'caught %', SQLSTATE;
+END $$;
+SET ttl_docs.show_expired = on;
+SELECT id FROM cancel_c ORDER BY id;
+RESET ttl_docs.show_expired;
+-- a purge within a purge
+CREATE OR REPLACE FUNCTION cancel_act() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN CALL ttl_docs.purge(); RETURN OLD; END $$;
+CALL ttl_docs.purge('cancel_c');
+DROP TRIGGER act ON cancel_c;
+
+-- Constraints that the caller has deferred are checked when the purge begins, in the
+-- caller's name, and are immediate from then on.
+CREATE TABLE cancel_parent (id int PRIMARY KEY);
+CREATE TABLE cancel_child (id int CONSTRAINT late REFERENCES cancel_parent DEFERRABLE INITIALLY DEFERRED);
+BEGIN;
+INSERT INTO cancel_child VALUES (1);
+CALL ttl_docs.purge('cancel_c');
+ROLLBACK;
+SELECT undeletable, last_error LIKE '%late%' AS is_blamed FROM ttl_docs.stat_collections WHERE collection = 'cancel_c'::regclass;
+BEGIN;
+INSERT INTO cancel_child VALUES (1);
+INSERT INTO cancel_parent VALUES (1);
+CALL ttl_docs.purge('cancel_c');
+COMMIT;
+SELECT undeletable FROM ttl_docs.stat_collections WHERE collection = 'cancel_c'::regclass;
+
+RESET ttl_docs.clock_offset;
+DROP TABLE cancel_child, cancel_parent, cancel_c;
+DROP FUNCTION cancel_act;

@@ -1,0 +1,171 @@
+-- Whoever may make a trigger on a table, or a child of it, must not become its owner by
+-- a purge: each of these would run code of the attacker as somebody else, and is blocked.
+-- What a function list cannot show counts, too: built-in functions that run SQL, domains,
+-- casts, rules, rows that move between partitions.
+\set SHOW_CONTEXT never
+\set VERBOSITY terse
+CREATE ROLE regress_ttl_esc_attacker;
+CREATE ROLE regress_ttl_esc_owner;
+CREATE SCHEMA esc AUTHORIZATION regress_ttl_esc_attacker;
+GRANT USAGE ON SCHEMA esc TO PUBLIC;
+CREATE TABLE esc_gained (who text, how text);
+GRANT INSERT ON esc_gained TO PUBLIC;
+SELECT ttl_docs.create_collection('esc_c', 1000);
+GRANT TRIGGER, REFERENCES ON esc_c TO regress_ttl_esc_attacker;
+
+SET ROLE regress_ttl_esc_attacker;
+CREATE FUNCTION esc.gain(how text) RETURNS bool LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO public.esc_gained VALUES (current_user, how);
+    RETURN true;
+END $$;
+CREATE FUNCTION esc.trigger() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM esc.gain(concat_ws(' ', TG_TABLE_NAME, TG_OP, TG_WHEN));
+    RETURN NULL;
+END $$;
+CREATE DOMAIN esc.domain AS text CHECK (esc.gain('domain'));
+CREATE TYPE esc.enum AS ENUM ('a');
+CREATE FUNCTION esc.to_json(value esc.enum) RETURNS json LANGUAGE plpgsql AS $$ BEGIN PERFORM esc.gain('cast'); RETURN '1'; END $$;
+CREATE CAST (esc.enum AS json) WITH FUNCTION esc.to_json(esc.enum);
+RESET ROLE;
+-- a trigger function of the superuser's that does what its argument says
+CREATE FUNCTION esc_do() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN EXECUTE TG_ARGV[0]; RETURN NULL; END $$;
+
+-- expects a trigger or child, made by the attacker, that runs code as somebody else
+CREATE PROCEDURE esc_try() LANGUAGE plpgsql AS $$
+BEGIN
+    TRUNCATE public.esc_gained;
+    CALL ttl_docs.purge('public.esc_c');
+END $$;
+\set document 'RESET ttl_docs.clock_offset; TRUNCATE esc_c CASCADE; INSERT INTO esc_c VALUES (''a'', ''{"ttl": 100}'');'
+\set try 'SET ttl_docs.clock_offset = 200; CALL esc_try(); SELECT * FROM esc_gained WHERE who <> ''regress_ttl_esc_attacker'';'
+SET client_min_messages = warning;
+
+-- WHEN clauses
+SET ROLE regress_ttl_esc_attacker;
+CREATE TRIGGER t AFTER DELETE ON esc_c FOR EACH ROW WHEN (OLD.id::esc.domain IS NULL) EXECUTE FUNCTION suppress_redundant_updates_trigger();
+RESET ROLE;
+:document
+:try
+DROP TRIGGER t ON esc_c;
+SET ROLE regress_ttl_esc_attacker;
+CREATE TRIGGER t AFTER DELETE ON esc_c FOR EACH ROW WHEN (query_to_xml('SELECT esc.gain(''query_to_xml'')', true, true, '') IS NULL) EXECUTE FUNCTION suppress_redundant_updates_trigger();
+RESET ROLE;
+:document
+:try
+DROP TRIGGER t ON esc_c;
+SET ROLE regress_ttl_esc_attacker;
+CREATE TRIGGER t AFTER DELETE ON esc_c FOR EACH ROW WHEN (to_json(OLD.id::esc.enum) IS NULL) EXECUTE FUNCTION suppress_redundant_updates_trigger();
+RESET ROLE;
+:document
+:try
+DROP TRIGGER t ON esc_c;
+SET ROLE regress_ttl_esc_attacker;
+CREATE TRIGGER t AFTER DELETE ON esc_c FOR EACH ROW WHEN (ts_rewrite('a'::tsquery, 'SELECT ''a''::tsquery, ''b''::tsquery WHERE esc.gain(''ts_rewrite'')') IS NULL) EXECUTE FUNCTION suppress_redundant_updates_trigger();
+RESET ROLE;
+:document
+:try
+DROP TRIGGER t ON esc_c;
+-- what only computes is all right
+CREATE TRIGGER t AFTER DELETE ON esc_c FOR EACH ROW WHEN (coalesce((OLD.doc->>'ttl')::int, 0) BETWEEN 1 AND 1000 AND OLD.id LIKE 'a%' AND OLD.id IN ('a', 'b')) EXECUTE FUNCTION esc.trigger();
+ALTER FUNCTION esc.trigger() OWNER TO CURRENT_USER;
+:document
+:try
+ALTER FUNCTION esc.trigger() OWNER TO regress_ttl_esc_attacker;
+DROP TRIGGER t ON esc_c;
+
+-- Arguments: the superuser's own, on purpose, and in the hands of somebody else
+CREATE TRIGGER t AFTER DELETE ON esc_c FOR EACH ROW EXECUTE FUNCTION esc_do('SELECT 1');
+:document
+:try
+DROP TRIGGER t ON esc_c;
+ALTER FUNCTION esc_do() OWNER TO regress_ttl_esc_owner;
+ALTER ROLE regress_ttl_esc_owner SUPERUSER;
+SET ROLE regress_ttl_esc_attacker;
+CREATE TRIGGER t AFTER DELETE ON esc_c FOR EACH ROW EXECUTE FUNCTION esc_do('SELECT esc.gain(''argument'')');
+RESET ROLE;
+:document
+:try
+DROP TRIGGER t ON esc_c;
+ALTER ROLE regress_ttl_esc_owner NOSUPERUSER;
+
+-- Children
+SET ROLE regress_ttl_esc_attacker;
+CREATE TABLE esc.child (id text REFERENCES esc_c ON DELETE CASCADE) PARTITION BY LIST (id);
+CREATE TABLE esc.part PARTITION OF esc.child FOR VALUES IN ('a');
+CREATE TRIGGER t AFTER DELETE ON esc.part FOR EACH ROW EXECUTE FUNCTION esc.trigger();
+RESET ROLE;
+:document
+INSERT INTO esc.child VALUES ('a');
+:try
+DROP TABLE esc.child;
+SET ROLE regress_ttl_esc_attacker;
+CREATE TABLE esc.child (id text REFERENCES esc_c ON DELETE CASCADE);
+CREATE TABLE esc.log (id text);
+CREATE TRIGGER t AFTER INSERT ON esc.log FOR EACH ROW EXECUTE FUNCTION esc.trigger();
+CREATE RULE r AS ON DELETE TO esc.child DO ALSO INSERT INTO esc.log VALUES (OLD.id);
+RESET ROLE;
+:document
+INSERT INTO esc.child VALUES ('a');
+:try
+DROP TABLE esc.child, esc.log;
+SET ROLE regress_ttl_esc_attacker;
+CREATE TABLE esc.child (id text REFERENCES esc_c ON DELETE SET NULL) PARTITION BY LIST (id);
+CREATE TABLE esc.part PARTITION OF esc.child FOR VALUES IN ('a');
+CREATE TABLE esc.others PARTITION OF esc.child DEFAULT;
+CREATE TRIGGER t AFTER INSERT ON esc.child FOR EACH ROW EXECUTE FUNCTION esc.trigger();
+RESET ROLE;
+:document
+INSERT INTO esc.child VALUES ('a');
+:try
+DROP TABLE esc.child;
+-- a child without any of it is purged along
+SET ROLE regress_ttl_esc_attacker;
+CREATE TABLE esc.child (id text REFERENCES esc_c ON DELETE CASCADE);
+RESET ROLE;
+:document
+INSERT INTO esc.child VALUES ('a');
+:try
+SELECT count(*) FROM esc.child;
+DROP TABLE esc.child;
+
+-- The collection is its own child
+ALTER TABLE esc_c ADD parent text REFERENCES esc_c ON DELETE SET NULL;
+SET ROLE regress_ttl_esc_attacker;
+CREATE TRIGGER t AFTER UPDATE ON esc_c FOR EACH ROW EXECUTE FUNCTION esc.trigger();
+RESET ROLE;
+:document
+INSERT INTO esc_c (id, doc, parent) VALUES ('b', '{"ttl": -1}', 'a');
+:try
+DROP TRIGGER t ON esc_c;
+ALTER TABLE esc_c DROP parent;
+
+-- An owner who is no superuser is protected likewise, but not from his own
+GRANT INSERT ON esc_gained TO regress_ttl_esc_owner;
+GRANT CREATE ON SCHEMA public TO regress_ttl_esc_owner;
+ALTER TABLE esc_c OWNER TO regress_ttl_esc_owner;
+SET ROLE regress_ttl_esc_owner;
+GRANT TRIGGER, REFERENCES ON esc_c TO regress_ttl_esc_attacker;
+SET ROLE regress_ttl_esc_attacker;
+CREATE TRIGGER t AFTER DELETE ON esc_c FOR EACH ROW EXECUTE FUNCTION esc.trigger();
+RESET ROLE;
+:document
+:try
+-- runs as the owner of the function, who is the owner of the table's own member
+GRANT regress_ttl_esc_owner TO regress_ttl_esc_attacker;
+:try
+REVOKE regress_ttl_esc_owner FROM regress_ttl_esc_attacker;
+ALTER FUNCTION esc.trigger() SECURITY DEFINER;
+:document
+:try
+SELECT * FROM esc_gained;
+
+SET client_min_messages = error;
+RESET ttl_docs.clock_offset;
+DROP TABLE esc_c, esc_gained;
+DROP PROCEDURE esc_try;
+DROP FUNCTION esc_do;
+DROP SCHEMA esc CASCADE;
+REVOKE CREATE ON SCHEMA public FROM regress_ttl_esc_owner;
+DROP ROLE regress_ttl_esc_attacker, regress_ttl_esc_owner;

@@ -1,0 +1,56 @@
+-- More trouble than the quarantine has room for: 1000 documents of a table.
+-- The rest is gone around each time, nothing else is kept by it, and all are
+-- purged when the cause is gone.
+\set SHOW_CONTEXT never
+SET client_min_messages = error;
+SELECT ttl_docs.create_collection('pq', 1000);
+CREATE TABLE pq_child (pq text REFERENCES pq);
+INSERT INTO pq SELECT i, jsonb_build_object('ttl', 100 + i % 100) FROM generate_series(1, 2400) AS i;
+INSERT INTO pq_child SELECT i FROM generate_series(1, 2400, 2) AS i;
+SET ttl_docs.clock_offset = 300;
+CALL ttl_docs.purge('pq');
+SET ttl_docs.show_expired = on;
+SELECT count(*), count(*) FILTER (WHERE id::int % 2 = 0) AS free FROM pq;
+SELECT undeletable >= 1000 AS undeletable, purged FROM ttl_docs.stat_collections WHERE collection = 'pq'::regclass;
+-- and told as what it was
+SELECT last_error FROM ttl_docs.stat_collections WHERE collection = 'pq'::regclass;
+-- new ones behind them go
+SET ttl_docs.clock_offset = 100;
+INSERT INTO pq VALUES ('new', '{"ttl": 100}');
+SET ttl_docs.clock_offset = 300;
+CALL ttl_docs.purge('pq');
+SELECT count(*) FROM pq;
+-- another table has room of its own
+RESET ttl_docs.clock_offset;
+SELECT ttl_docs.create_collection('pq_other', 1000);
+CREATE TABLE pq_other_child (id text REFERENCES pq_other);
+INSERT INTO pq_other VALUES ('a', '{"ttl": 100}'), ('b', '{"ttl": 100}');
+INSERT INTO pq_other_child VALUES ('a');
+SET ttl_docs.clock_offset = 300;
+CALL ttl_docs.purge('pq_other');
+SELECT undeletable FROM ttl_docs.stat_collections WHERE collection = 'pq_other'::regclass;
+-- forgiven: none is counted, all are there
+SELECT ttl_docs.resume_purge('pq');
+SELECT undeletable FROM ttl_docs.stat_collections WHERE collection = 'pq'::regclass;
+SELECT undeletable FROM ttl_docs.stat_collections WHERE collection = 'pq_other'::regclass;
+SELECT count(*) FROM pq;
+CALL ttl_docs.purge('pq');
+SELECT undeletable >= 1000 AS undeletable FROM ttl_docs.stat_collections WHERE collection = 'pq'::regclass;
+-- the cause is gone for some, then for all
+DELETE FROM pq_child WHERE pq::int > 500;
+CALL ttl_docs.purge('pq');
+SELECT count(*) FROM pq;
+SELECT undeletable FROM ttl_docs.stat_collections WHERE collection = 'pq'::regclass;
+TRUNCATE pq_child;
+CALL ttl_docs.purge('pq');
+SELECT count(*) FROM pq;
+SELECT undeletable, purged FROM ttl_docs.stat_collections WHERE collection = 'pq'::regclass;
+-- the table of the quarantine knows rows by place: a new table in the old one's
+-- place is not in it
+SELECT undeletable FROM ttl_docs.stat_collections WHERE collection = 'pq_other'::regclass;
+DROP TABLE pq_other_child, pq_other;
+RESET ttl_docs.clock_offset;
+SELECT ttl_docs.create_collection('pq_other', 1000);
+SELECT undeletable FROM ttl_docs.stat_collections WHERE collection = 'pq_other'::regclass;
+RESET ttl_docs.show_expired;
+DROP TABLE pq_child, pq, pq_other;
