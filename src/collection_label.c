@@ -146,7 +146,7 @@ ttl_docs_set_label(Oid relid, const CollectionSettings *settings)
 	SetSecurityLabel(&address, TTL_DOCS_PROVIDER,
 					 settings != NULL ? print_label(settings) : NULL);
 	ttl_docs_invalidate_tree(relid);
-	ttl_docs_note_change();
+	ttl_docs_note_change(relid);
 	if (pushed)
 		PopActiveSnapshot();
 }
@@ -287,7 +287,7 @@ check_relabel(const ObjectAddress *object, const char *label)
 
 	check_labelled_table(object->objectId, &settings);
 	ttl_docs_invalidate_tree(object->objectId);
-	ttl_docs_note_change();
+	ttl_docs_note_change(object->objectId);
 }
 
 /* Can that table be what its new label says? */

@@ -29,6 +29,7 @@
 #include "catalog/partition.h"
 #include "catalog/pg_am.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_index.h"
 #include "catalog/pg_inherits.h"
 #include "catalog/pg_opfamily.h"
 #include "catalog/pg_trigger.h"
@@ -44,6 +45,7 @@
 #include "utils/rel.h"
 #include "utils/reltrigger.h"
 #include "utils/snapmgr.h"
+#include "utils/syscache.h"
 
 #include "ttl_docs.h"
 
@@ -54,6 +56,8 @@
 static void require_no_inheritance(Relation rel);
 static void require_fit_partitions(Relation rel);
 static void report_invalid_ttl(Oid relid, const char *doc_column);
+static Node *index_predicate(Relation index);
+static bool is_slot_not_null(Node *predicate, AttrNumber slot);
 static bool is_purge_index(Relation rel, Oid indexid, IndexingMode indexing);
 
 /*
@@ -252,23 +256,49 @@ is_purge_index(Relation rel, Oid indexid, IndexingMode indexing)
 			index->rd_opfamily[0] == INTEGER_BTREE_FAM_OID;
 
 	/* a partial one has to hold every document that can expire */
-	if (result && indexing == INDEXING_CONSISTENT)
+	if (result)
 	{
-		List	   *predicate = RelationGetIndexPredicate(index);
+		Node	   *predicate = index_predicate(index);
 
-		if (predicate != NIL)
-		{
-			NullTest   *test = linitial(predicate);
-
-			result = list_length(predicate) == 1 && IsA(test, NullTest) &&
-				test->nulltesttype == IS_NOT_NULL && IsA(test->arg, Var) &&
-				((Var *) test->arg)->varattno == slot;
-		}
+		result = predicate == NULL ||
+			(indexing == INDEXING_CONSISTENT && is_slot_not_null(predicate, slot));
 	}
-	else if (result)
-		result = RelationGetIndexPredicate(index) == NIL;
 	relation_close(index, AccessShareLock);
 	return result;
+}
+
+/*
+ * The predicate of an index as it is stored.  Core's function computes what is
+ * constant in it, and so runs functions of its owner: not for a background
+ * worker, who has more rights.
+ */
+static Node *
+index_predicate(Relation index)
+{
+	HeapTuple	tuple = SearchSysCache1(INDEXRELID,
+										ObjectIdGetDatum(RelationGetRelid(index)));
+	Node	   *predicate = NULL;
+	Datum		text_form;
+	bool		isnull;
+
+	if (!HeapTupleIsValid(tuple))
+		return NULL;
+	text_form = SysCacheGetAttr(INDEXRELID, tuple, Anum_pg_index_indpred, &isnull);
+	if (!isnull)
+		predicate = stringToNode(TextDatumGetCString(text_form));
+	ReleaseSysCache(tuple);
+	return predicate;
+}
+
+/* Is it "_slot IS NOT NULL", and nothing else? */
+static bool
+is_slot_not_null(Node *predicate, AttrNumber slot)
+{
+	NullTest   *test = (NullTest *) predicate;
+
+	return IsA(predicate, NullTest) &&
+		test->nulltesttype == IS_NOT_NULL && IsA(test->arg, Var) &&
+		((Var *) test->arg)->varattno == slot;
 }
 
 /*

@@ -192,7 +192,7 @@ review_new_partition(Oid relid, const Collection *collection)
 		ttl_docs_mend_derived(lfirst_oid(lc), &member);
 	}
 	list_free(tables);
-	ttl_docs_note_change();
+	ttl_docs_note_change(collection->root);
 	if (collection->settings.on)
 		ttl_docs_refuse_invalid_ttl(relid, NameStr(collection->settings.doc_column),
 									psprintf("%s OPERATOR(pg_catalog.=) %d",

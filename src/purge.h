@@ -211,6 +211,7 @@ extern PurgeDatabase *ttl_docs_purge_database(Oid database, bool create);
 extern PurgeTable *ttl_docs_purge_table(Oid relid, Oid root);
 extern void ttl_docs_forget_table(PurgeTable *table);
 extern void ttl_docs_begin_anew(PurgeTable *table);
+extern void ttl_docs_look_at_collections(List *roots);
 extern List *ttl_docs_purge_tables(Oid database);
 extern void ttl_docs_forget_database(Oid database);
 extern List *ttl_docs_purge_databases(void);
@@ -231,6 +232,7 @@ extern bool ttl_docs_quarantine(PurgeTable *table, ItemPointer tid,
 								TimestampTz clock);
 extern void ttl_docs_unquarantine(PurgeTable *table, ItemPointer tid);
 extern void ttl_docs_unquarantine_all(PurgeTable *table);
+extern void ttl_docs_empty_quarantine(PurgeTable *table);
 extern TimestampTz ttl_docs_quarantine_due(const PurgeTable *table);
 extern int	ttl_docs_quarantined_due(const PurgeTable *table, TimestampTz clock,
 									 int max, ItemPointerData *tids);
@@ -399,6 +401,7 @@ typedef struct TablePass
 	int			batch_limit;	/* shrinks where there is trouble */
 	bool		found_busy;
 	bool		found_no_room;
+	bool		had_turn;		/* a batch, or it came to its end */
 	/* of the last step */
 	BatchEnd	look_end;
 	int			deleted;

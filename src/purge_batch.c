@@ -18,7 +18,7 @@
  * waits for is bounded by lock_timeout (purge_worker.c).  Partitions are locked
  * after the partitioned table, as everybody does it.
  *
- * Rights.  Triggers run as the owner of the table (as_owner.c).  Constraint
+ * Rights.  All of it runs as the owner of the table (as_owner.c).  Constraint
  * triggers that are deferred are made immediate before that: at the end of the
  * transaction they would run as somebody else, and an error then would not tell
  * which document it comes from.
@@ -57,6 +57,7 @@
 #define ROWS_PER_LOOK		16
 
 static Relation open_locked(Oid relid, bool wait, BatchEnd *end);
+static void purge_as_owner(PurgeBatch *batch, Relation rel, Relation root);
 static void delete_candidates(PurgeBatch *batch, Relation rel, Relation root,
 							  const Collection *collection);
 static void tell_decoding(Relation rel);
@@ -84,6 +85,7 @@ ttl_docs_run_batch(PurgeBatch *batch)
 	Relation	rel;
 	Relation	root = NULL;
 	Collection	collection;
+	OwnerSwitch before;
 
 	batch->consumed = batch->deleted = 0;
 	batch->current = -1;
@@ -106,30 +108,45 @@ ttl_docs_run_batch(PurgeBatch *batch)
 	if (rel == NULL)
 		return;
 
-	/* what was known before the lock may be over */
-	if (!ttl_docs_collection(batch->relid, &collection))
-		batch->end = BATCH_TABLE_GONE;
-	else if (collection.root != (root != NULL ? RelationGetRelid(root) : batch->relid))
-		batch->end = BATCH_STALE;
-	else
-	{
-		MemoryContext caller = MemoryContextSwitchTo(batch->context);
-
-		batch->state = ttl_docs_purge_hold(rel, &collection, batch->table,
-										   &batch->detail);
-		MemoryContextSwitchTo(caller);
-		if (PURGE_IS_HOLD(batch->state))
-			batch->end = BATCH_HELD;
-		else if (OidIsValid(batch->index) &&
-				 (ttl_docs_purge_index(rel, collection.settings.indexing) != batch->index ||
-				  index_file(batch->index) != batch->index_file))
-			batch->end = BATCH_STALE;
-		else
-			delete_candidates(batch, rel, root != NULL ? root : rel, &collection);
-	}
+	ttl_docs_fire_deferred_now();
+	ttl_docs_become_owner(rel, &before);
+	purge_as_owner(batch, rel, root);
+	ttl_docs_become_caller(&before);
 	table_close(rel, NoLock);
 	if (root != NULL)
 		table_close(root, NoLock);
+}
+
+/* Deletes, unless there is a reason not to. */
+static void
+purge_as_owner(PurgeBatch *batch, Relation rel, Relation root)
+{
+	MemoryContext caller;
+	Collection	collection;
+
+	/* what was known before the lock may be over */
+	if (!ttl_docs_collection(batch->relid, &collection))
+	{
+		batch->end = BATCH_TABLE_GONE;
+		return;
+	}
+	if (collection.root != (root != NULL ? RelationGetRelid(root) : batch->relid) ||
+		(OidIsValid(batch->index) &&
+		 (ttl_docs_purge_index(rel, collection.settings.indexing) != batch->index ||
+		  index_file(batch->index) != batch->index_file)))
+	{
+		batch->end = BATCH_STALE;
+		return;
+	}
+	caller = MemoryContextSwitchTo(batch->context);
+	batch->state = ttl_docs_purge_hold(rel, &collection, batch->table, &batch->detail);
+	MemoryContextSwitchTo(caller);
+	if (PURGE_IS_HOLD(batch->state))
+	{
+		batch->end = BATCH_HELD;
+		return;
+	}
+	delete_candidates(batch, rel, root != NULL ? root : rel, &collection);
 }
 
 /* Opens a table with the lock of a DELETE, which is kept; or says why not. */
@@ -162,11 +179,8 @@ delete_candidates(PurgeBatch *batch, Relation rel, Relation root,
 	uint64		wal_before = pgWalUsage.wal_bytes;
 	struct IndexFetchTableData *fetch = table_index_fetch_begin(rel);
 	TupleTableSlot *row = table_slot_create(rel, NULL);
-	OwnerSwitch before;
 	RowDeleter	deleter;
 
-	ttl_docs_fire_deferred_now();
-	ttl_docs_become_owner(rel, &before);
 	ttl_docs_begin_purging();
 	PG_TRY();
 	{
@@ -196,7 +210,6 @@ delete_candidates(PurgeBatch *batch, Relation rel, Relation root,
 		ttl_docs_end_purging();
 	}
 	PG_END_TRY();
-	ttl_docs_become_caller(&before);
 	ExecDropSingleTupleTableSlot(row);
 	table_index_fetch_end(fetch);
 }

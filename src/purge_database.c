@@ -132,7 +132,7 @@ note_command(Node *parsetree)
 		case T_CreateSubscriptionStmt:
 		case T_AlterSubscriptionStmt:
 		case T_DropSubscriptionStmt:
-			ttl_docs_note_change();
+			ttl_docs_note_change(InvalidOid);
 			break;
 		default:
 			break;

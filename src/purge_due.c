@@ -48,7 +48,8 @@ typedef struct PendingPurge
 } PendingPurge;
 static List *pending_purges = NIL;
 
-static bool must_list = false;	/* it changed collections */
+static bool must_list = false;	/* it changed collections: */
+static List *changed = NIL;		/* in TopTransactionContext */
 
 static void tell_at_commit(XactEvent event, void *arg);
 static void tell(void);
@@ -112,11 +113,18 @@ ttl_docs_note_document(struct PurgeTable **entry, Oid relid,
 	npending++;
 }
 
-/* This transaction has changed which collections there are, or how they are. */
+/*
+ * This transaction has changed a collection, or made it, or something that may
+ * concern any of them (InvalidOid).
+ */
 void
-ttl_docs_note_change(void)
+ttl_docs_note_change(Oid root)
 {
+	MemoryContext caller = MemoryContextSwitchTo(TopTransactionContext);
+
 	must_list = true;
+	changed = list_append_unique_oid(changed, root);
+	MemoryContextSwitchTo(caller);
 }
 
 /* A batch has been purged. */
@@ -197,6 +205,7 @@ tell_at_commit(XactEvent event, void *arg)
 		case XACT_EVENT_ABORT:
 			npending = 0;
 			must_list = false;
+			changed = NIL;
 			pending_purges = NIL;
 			break;
 		default:
@@ -223,6 +232,7 @@ tell(void)
 			database->lacks_extension = false;
 			pg_atomic_write_u32(&database->must_list, 1);
 		}
+		ttl_docs_look_at_collections(changed);
 		earliest = DT_NOBEGIN;
 	}
 	if (earliest == DT_NOEND || database == NULL)

@@ -50,7 +50,7 @@ static const struct
 	[PURGE_WAITING] = {"waiting", "Other sessions hold locks on the table or on expired documents; see pg_locks."},
 	[PURGE_TROUBLE] = {"failing", "See last_error; it is tried again, less and less often, or at once after ttl_docs.resume_purge()."},
 	[PURGE_NO_INDEX] = {"no index", "Call ttl_docs.set_indexing() to build the purge index."},
-	[PURGE_BLOCKED] = {"blocked", "A trigger would run somebody else's code as the owner of the table; last_error names it. Let its function belong to the owner of the table, or be SECURITY DEFINER."},
+	[PURGE_BLOCKED] = {"blocked", "A trigger would run somebody else's code as the owner of the table; last_error names it. Let its function belong to the owner of the table, and its WHEN clause be simple."},
 	[PURGE_SUBSCRIBED] = {"subscription", "The publisher purges it. Drop the subscription, or take the table out of it, to purge here."},
 	[PURGE_CLOCK_JUMP] = {"clock jump", "The clock is far ahead of the time that has passed. Set it right; or, if it is right now, call ttl_docs.resume_purge()."},
 	[PURGE_RESTORED] = {"restored", "It came by a restore. When its expired documents may go for good, call ttl_docs.resume_purge()."},

@@ -209,6 +209,7 @@ look_work(void *arg)
 	TablePass  *pass = arg;
 	Collection	collection;
 	Relation	rel;
+	OwnerSwitch before;
 
 	pass->look_end = BATCH_TABLE_GONE;
 	if (pass->foreground)
@@ -228,7 +229,11 @@ look_work(void *arg)
 		return;
 	if (ttl_docs_collection(pass->relid, &collection) &&
 		rel->rd_rel->relkind == RELKIND_RELATION)
+	{
+		ttl_docs_become_owner(rel, &before);
 		look_at_table(pass, rel, &collection);
+		ttl_docs_become_caller(&before);
+	}
 	table_close(rel, NoLock);
 }
 
@@ -272,7 +277,13 @@ look_into_index(TablePass *pass, Relation rel, Oid index_oid,
 		clock >= pass->table->counted + COUNT_PERIOD;
 
 	if (!ttl_docs_progress_holds(&pass->progress, index, collection, clock))
+	{
+		/* a table that was rewritten has its rows elsewhere */
+		if (pass->progress.is_set && pass->table != NULL &&
+			pass->progress.index_file != index->rd_rel->relfilenode)
+			ttl_docs_empty_quarantine(pass->table);
 		ttl_docs_reset_progress(&pass->progress, index, collection, clock);
+	}
 	else
 		come_back_for_left(&pass->progress, clock);
 	pass->progress.clock = clock;
@@ -347,7 +358,7 @@ delete_some(TablePass *pass)
 	batch.instant = pass->instant;
 	batch.time_limit = pass->time_limit;
 
-	pass->deletes = true;
+	pass->deletes = pass->had_turn = true;
 	if (!pass->run(batch_work, &batch, &pass->error))
 		batch_failed(pass, &batch);
 	else if (!batch_has_ended_pass(pass, &batch) && pass->has_candidates)
@@ -638,7 +649,7 @@ record_error(TablePass *pass)
 static void
 end_in_state(TablePass *pass, PurgeState state, TimestampTz due)
 {
-	pass->has_ended = true;
+	pass->has_ended = pass->had_turn = true;
 	pass->state = state;
 	pass->due = due;
 }
@@ -745,7 +756,8 @@ ttl_docs_end_pass(TablePass *pass, bool capped)
 	if (!pass->has_ended)
 	{
 		save_positions(pass);
-		end_in_state(pass, capped ? PURGE_CAPPED : PURGE_WORKING, clock);
+		pass->state = capped ? PURGE_CAPPED : PURGE_WORKING;
+		pass->due = clock;
 	}
 	if (table == NULL)
 		return;
@@ -763,7 +775,9 @@ ttl_docs_end_pass(TablePass *pass, bool capped)
 		pass->due = Min(pass->due, clock);
 	}
 	table->state = pass->state;
-	table->visited = clock;
+	/* one that had no turn comes first the next time */
+	if (pass->had_turn)
+		table->visited = clock;
 	if (!PURGE_IS_HOLD(pass->state))
 		table->oldest = oldest_left(pass);
 	if (pass->state != PURGE_TROUBLE)

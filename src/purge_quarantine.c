@@ -159,6 +159,15 @@ ttl_docs_unquarantine_all(PurgeTable *table)
 	table->quarantined = 0;
 }
 
+/* The same for callers who do not hold it. */
+void
+ttl_docs_empty_quarantine(PurgeTable *table)
+{
+	LWLockAcquire(ttl_docs_purge->lock, LW_EXCLUSIVE);
+	ttl_docs_unquarantine_all(table);
+	LWLockRelease(ttl_docs_purge->lock);
+}
+
 /* When the first of a table is to be tried again; DT_NOEND if there is none. */
 TimestampTz
 ttl_docs_quarantine_due(const PurgeTable *table)

@@ -14,14 +14,14 @@
  * partitioned table it belongs to, and all triggers of tables that foreign key
  * actions reach, with their partitions:
  * - the function belongs to a superuser, or to the owner or a role that may act
- *   as the owner anyway; for a superuser's table only the first will do.  One
- *   that is SECURITY DEFINER runs as its own owner and is no danger;
+ *   as the owner anyway; for a superuser's table only the first will do.  That
+ *   it is SECURITY DEFINER says nothing: its owner can change that any time;
  * - its arguments are chosen by who makes the trigger: then it has to be the
  *   owner's, and not in C;
  * - a WHEN clause uses nothing but built-in functions that are immutable.
  *   Others can be made to run any SQL;
- * - a rule on a reached table can write to any table, so the table has to belong
- *   to somebody whom the owner trusts as above.
+ * - a reached table that belongs to somebody else has no triggers but those of
+ *   foreign keys, and no rules, which can write to any table.
  *
  * Reached tables are locked, as their owner can change them at any time.  The
  * caller has locked the table itself when it is about to delete.
@@ -58,6 +58,7 @@
 typedef struct RightsCheck
 {
 	Oid			owner;			/* as whom code would run */
+	bool		only_foreign_keys;	/* no other triggers, whatever they run */
 	List	   *reached;		/* tables, each once; those at its end are yet to
 								 * be looked at */
 	char	   *found;			/* what must not run, or NULL */
@@ -81,7 +82,7 @@ static bool is_harmful_function(Oid function, void *context);
 char *
 ttl_docs_foreign_code(Relation rel, Oid root)
 {
-	RightsCheck check = {rel->rd_rel->relowner, NIL, NULL};
+	RightsCheck check = {rel->rd_rel->relowner, false, NIL, NULL};
 
 	check_triggers(&check, RelationGetRelid(rel), TRIGGER_TYPE_DELETE);
 	if (root != RelationGetRelid(rel))
@@ -127,7 +128,9 @@ check_trigger(RightsCheck *check, Relation triggers, HeapTuple tuple)
 
 	if (OidIsValid(action))
 		reach(check, action);
-	if (is_trusted_function(check, trigger->tgfoid, trigger->tgnargs) &&
+	if ((!check->only_foreign_keys ||
+		 RI_FKey_trigger_type(trigger->tgfoid) != RI_TRIGGER_NONE) &&
+		is_trusted_function(check, trigger->tgfoid, trigger->tgnargs) &&
 		(isnull || is_harmless(stringToNode(TextDatumGetCString(when)))))
 		return;
 	check->found = psprintf("the trigger \"%s\" of the table \"%s\"",
@@ -165,7 +168,8 @@ check_reached(RightsCheck *check, Oid relid)
 	if (!HeapTupleIsValid(tuple))
 		return;					/* it went before we had the lock */
 	form = (Form_pg_class) GETSTRUCT(tuple);
-	if (form->relhasrules && !is_trusted_role(check, form->relowner))
+	check->only_foreign_keys = !is_trusted_role(check, form->relowner);
+	if (form->relhasrules && check->only_foreign_keys)
 		check->found = psprintf("a rule of the table \"%s\"", NameStr(form->relname));
 	ReleaseSysCache(tuple);
 	if (check->found == NULL)
@@ -209,8 +213,8 @@ is_trusted_function(const RightsCheck *check, Oid function, int nargs)
 	if (!HeapTupleIsValid(tuple))
 		return false;
 	form = (Form_pg_proc) GETSTRUCT(tuple);
-	trusted = form->prosecdef || is_trusted_role(check, form->proowner);
-	if (nargs > 0 && !form->prosecdef)
+	trusted = is_trusted_role(check, form->proowner);
+	if (nargs > 0)
 		trusted = form->proowner == check->owner &&
 			form->prolang != ClanguageId && form->prolang != INTERNALlanguageId;
 	ReleaseSysCache(tuple);

@@ -273,6 +273,28 @@ ttl_docs_purge_tables(Oid database)
 	return found;
 }
 
+/*
+ * Has all tables of some collections of this database looked at now; InvalidOid
+ * in the list stands for all of them.
+ */
+void
+ttl_docs_look_at_collections(List *roots)
+{
+	TimestampTz clock = ttl_docs_clock();
+	bool		all = list_member_oid(roots, InvalidOid);
+	HASH_SEQ_STATUS status;
+	PurgeTable *table;
+
+	LWLockAcquire(ttl_docs_purge->lock, LW_SHARED);
+	hash_seq_init(&status, tables);
+	while ((table = hash_seq_search(&status)) != NULL)
+		if (table->key.database == MyDatabaseId &&
+			(all || list_member_oid(roots, table->root) ||
+			 list_member_oid(roots, table->key.relid)))
+			ttl_docs_lower_due(&table->due, clock);
+	LWLockRelease(ttl_docs_purge->lock);
+}
+
 /* Makes a due time earlier; false if it is early enough. */
 bool
 ttl_docs_lower_due(pg_atomic_uint64 *due, TimestampTz when)

@@ -71,6 +71,7 @@ typedef struct PurgeResult
 	int64		deleted;
 	int64		refused;		/* could not be deleted */
 	bool		found_busy;
+	bool		found_others;	/* partitions of other owners */
 	bool		has_error;
 	PurgeError	error;			/* the last one */
 	PurgeState	state;			/* a hold, or PURGE_IDLE */
@@ -99,6 +100,7 @@ static void purge_table(PurgeCall *call, Oid relid, Oid root, PurgeResult *resul
 static void add_result(PurgeCall *call, const TablePass *pass, PurgeResult *result);
 static void tell_result(PurgeCall *call, const char *name, const PurgeResult *result);
 static bool run_in_subtransaction(PurgeWork work, void *arg, PurgeError *error);
+static bool is_wish_of_caller(const ErrorData *edata);
 static void set_paused(FunctionCallInfo fcinfo, bool paused);
 static void forgive_table(Oid relid, Oid root);
 static void tell_remaining_hold(Oid relid);
@@ -204,7 +206,13 @@ purge_collection(PurgeCall *call, Oid root)
 		ttl_docs_collection_tables(root) : NIL;
 	MemoryContextSwitchTo(caller);
 	foreach(lc, tables)
-		purge_table(call, lfirst_oid(lc), root, &result);
+	{
+		/* of partitions, too: their triggers run as their owner */
+		if (compat_table_ownercheck(lfirst_oid(lc), GetUserId()))
+			purge_table(call, lfirst_oid(lc), root, &result);
+		else
+			result.found_others = true;
+	}
 	if (tables != NIL)
 		tell_result(call, name, &result);
 }
@@ -275,6 +283,7 @@ static void
 tell_result(PurgeCall *call, const char *name, const PurgeResult *result)
 {
 	call->has_told |= result->deleted > 0 || result->found_busy ||
+		result->found_others ||
 		result->state != PURGE_IDLE || result->has_error;
 	if (result->deleted > 0)
 		ereport(NOTICE,
@@ -285,6 +294,10 @@ tell_result(PurgeCall *call, const char *name, const PurgeResult *result)
 	if (result->found_busy)
 		ereport(NOTICE,
 				(errmsg("expired documents of \"%s\" are in use by other sessions, and were left",
+						name)));
+	if (result->found_others)
+		ereport(NOTICE,
+				(errmsg("partitions of \"%s\" that you do not own are left to the background workers",
 						name)));
 	if (result->state != PURGE_IDLE)
 		ereport(WARNING,
@@ -328,20 +341,18 @@ run_in_subtransaction(PurgeWork work, void *arg, PurgeError *error)
 	}
 	PG_CATCH();
 	{
-		int			category = ERRCODE_TO_CATEGORY(geterrcode());
+		ErrorData  *edata;
 
 		MemoryContextSwitchTo(caller);
-		/* the caller's own wish, or nothing that could be gone around */
-		if (category == ERRCODE_OPERATOR_INTERVENTION ||
-			category == ERRCODE_INSUFFICIENT_RESOURCES)
+		edata = CopyErrorData();
+		if (is_wish_of_caller(edata))
 		{
-			ErrorData  *edata = CopyErrorData();
-
 			FlushErrorState();
 			RollbackAndReleaseCurrentSubTransaction();
 			CurrentResourceOwner = owner;
 			ReThrowError(edata);
 		}
+		FreeErrorData(edata);
 		ttl_docs_keep_error(error);
 		RollbackAndReleaseCurrentSubTransaction();
 	}
@@ -350,6 +361,17 @@ run_in_subtransaction(PurgeWork work, void *arg, PurgeError *error)
 	MemoryContextDelete(of_step);
 	CurrentResourceOwner = owner;
 	return succeeded;
+}
+
+/*
+ * Did the caller cancel the command, or its time run out?  A trigger can raise
+ * the same code, but not from where core looks at interrupts.
+ */
+static bool
+is_wish_of_caller(const ErrorData *edata)
+{
+	return edata->sqlerrcode == ERRCODE_QUERY_CANCELED &&
+		edata->funcname != NULL && strcmp(edata->funcname, "ProcessInterrupts") == 0;
 }
 
 /*

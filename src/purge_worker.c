@@ -196,18 +196,20 @@ give_back(void)
 	ttl_docs_lower_due(&database->due, clock);
 }
 
-/* The worker was ended while it purged a table; returns when to try again. */
+/*
+ * The worker ended while it purged a table; returns for how long to leave that
+ * alone.  Triggers can bring it about (exit_on_error), and it must not be the
+ * others' loss.
+ */
 static TimestampTz
 note_interruption(PurgeTable *table)
 {
 	PurgeError	error;
 	int			failures;
 
-	/* by an administrator, or because the server stops: nothing to say */
-	if (!my_slot->was_ended)
-		return 0;
-	ttl_docs_make_error(&error, ERRCODE_QUERY_CANCELED,
-						"the worker did not come to an end, and was ended");
+	ttl_docs_make_error(&error, ERRCODE_QUERY_CANCELED, my_slot->was_ended ?
+						"the worker did not come to an end, and was ended" :
+						"the worker ended while it was at work");
 	ttl_docs_record_error(table, psprintf("table %u", table->key.relid), &error, true);
 	LWLockAcquire(ttl_docs_purge->lock, LW_EXCLUSIVE);
 	failures = table->failures++;
@@ -356,15 +358,14 @@ compare_visits(const ListCell *a, const ListCell *b)
 }
 
 /*
- * Lists the tables of all collections from the catalog, and has each looked at.
- * Those that find no place in shared memory are returned.
+ * Lists the tables of all collections from the catalog.  Those that are new are
+ * due; those that find no place in shared memory are returned.
  */
 static void
 list_tables(List **unplaced)
 {
 	List	   *collections = ttl_docs_all_collections();
 	List	   *relids = NIL;
-	TimestampTz clock = ttl_docs_clock();
 	ListCell   *lc;
 	ListCell   *table_lc;
 
@@ -380,10 +381,7 @@ list_tables(List **unplaced)
 
 			relids = lappend_oid(relids, lfirst_oid(table_lc));
 			if (table != NULL)
-			{
-				ttl_docs_lower_due(&table->due, clock);
 				continue;
-			}
 			caller = MemoryContextSwitchTo(TopMemoryContext);
 			*unplaced = lappend_oid(*unplaced, lfirst_oid(table_lc));
 			MemoryContextSwitchTo(caller);

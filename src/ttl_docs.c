@@ -62,6 +62,6 @@ ttl_docs_begin_install(PG_FUNCTION_ARGS)
 {
 	ttl_docs_require_preload();
 	/* the purge begins here, without a restart */
-	ttl_docs_note_change();
+	ttl_docs_note_change(InvalidOid);
 	PG_RETURN_VOID();
 }

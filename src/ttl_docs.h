@@ -347,7 +347,7 @@ extern DeleteResult ttl_docs_delete_expired(Relation rel,
 struct PurgeTable;
 extern void ttl_docs_note_document(struct PurgeTable **entry, Oid relid,
 								   const Collection *collection, int64 slot);
-extern void ttl_docs_note_change(void);
+extern void ttl_docs_note_change(Oid root);
 
 /* purge_launcher.c */
 extern void ttl_docs_purge_init(void);

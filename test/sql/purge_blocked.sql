@@ -93,7 +93,7 @@ CREATE TRIGGER t AFTER DELETE ON pk_plain FOR EACH ROW EXECUTE FUNCTION pk.trigg
 CREATE CONSTRAINT TRIGGER t AFTER DELETE ON pk_leaf DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION pk.trigger();
 RESET ROLE;
 :purge
--- with the rights of its owner it runs as him
+-- SECURITY DEFINER is no way out: the owner of the function can take it back at any time
 ALTER FUNCTION pk.trigger() SECURITY DEFINER;
 :purge
 ALTER FUNCTION pk.trigger() SECURITY INVOKER;

@@ -40,6 +40,13 @@ BEGIN
 EXCEPTION WHEN OTHERS THEN
     RAISE NOTICE 'caught %', SQLSTATE;
 END $$;
+-- a trigger that only says so does not end it
+RESET ttl_docs.clock_offset;
+UPDATE cancel_c SET doc = '{"ttl": 100, "act": "57014"}' WHERE id = 'b';
+SET ttl_docs.clock_offset = 200;
+BEGIN;
+CALL ttl_docs.purge('cancel_c');
+ROLLBACK;
 SET ttl_docs.show_expired = on;
 SELECT id FROM cancel_c ORDER BY id;
 RESET ttl_docs.show_expired;

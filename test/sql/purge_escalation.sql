@@ -156,10 +156,60 @@ RESET ROLE;
 GRANT regress_ttl_esc_owner TO regress_ttl_esc_attacker;
 :try
 REVOKE regress_ttl_esc_owner FROM regress_ttl_esc_attacker;
+-- its owner could take it back while a batch runs
 ALTER FUNCTION esc.trigger() SECURITY DEFINER;
 :document
 :try
-SELECT * FROM esc_gained;
+DROP TRIGGER t ON esc_c;
+ALTER FUNCTION esc.trigger() SECURITY INVOKER;
+
+-- A constraint that is checked late evaluates its expression as whoever ends the statement
+SET ROLE regress_ttl_esc_attacker;
+CREATE FUNCTION esc.immutable(text) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN PERFORM esc.gain('expression'); RETURN $1; END $$;
+CREATE TABLE esc.child (id text REFERENCES esc_c ON DELETE SET NULL, EXCLUDE (esc.immutable(coalesce(id, '')) WITH =) DEFERRABLE INITIALLY DEFERRED);
+RESET ROLE;
+:document
+INSERT INTO esc.child VALUES ('a');
+:try
+DROP TABLE esc.child;
+
+-- The look for the purge index runs nothing, whatever its predicate calls
+SET ROLE regress_ttl_esc_attacker;
+SELECT ttl_docs.create_collection('esc.own', 1000);
+CREATE INDEX aaa ON esc.own (_slot) WHERE esc.immutable('x') IS NOT NULL;
+REINDEX INDEX CONCURRENTLY esc.own__slot_idx;
+RESET ROLE;
+RESET ttl_docs.clock_offset;
+INSERT INTO esc.own VALUES ('a', '{"ttl": 100}');
+TRUNCATE esc_gained;
+\c
+SET client_min_messages = warning;
+SET ttl_docs.clock_offset = 200;
+CALL ttl_docs.purge('esc.own');
+SELECT DISTINCT who FROM esc_gained WHERE who <> 'regress_ttl_esc_attacker';
+SET ttl_docs.show_expired = on;
+SELECT count(*) FROM esc.own;
+RESET ttl_docs.show_expired;
+DROP TABLE esc.own;
+
+-- Whoever owns the root does not act as the owner of a partition
+CREATE TABLE esc_root (id text PRIMARY KEY, doc jsonb) PARTITION BY LIST (id);
+CREATE TABLE esc_leaf PARTITION OF esc_root FOR VALUES IN ('a');
+CREATE TABLE esc_mine PARTITION OF esc_root FOR VALUES IN ('b');
+RESET ttl_docs.clock_offset;
+SELECT ttl_docs.adopt('esc_root', 1000);
+ALTER TABLE esc_root OWNER TO regress_ttl_esc_attacker;
+ALTER TABLE esc_mine OWNER TO regress_ttl_esc_attacker;
+INSERT INTO esc_root VALUES ('a', '{"ttl": 100}'), ('b', '{"ttl": 100}');
+SET ttl_docs.clock_offset = 200;
+SET ROLE regress_ttl_esc_attacker;
+SET client_min_messages = notice;
+CALL ttl_docs.purge('esc_root');
+RESET ROLE;
+SET ttl_docs.show_expired = on;
+SELECT id FROM esc_root;
+RESET ttl_docs.show_expired;
+DROP TABLE esc_root;
 
 SET client_min_messages = error;
 RESET ttl_docs.clock_offset;
