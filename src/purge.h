@@ -194,6 +194,7 @@ typedef struct PurgeShared
 	int			launcher_pid;
 	pg_atomic_uint64 wakes_at;	/* until when the launcher sleeps */
 	pg_atomic_uint64 clock_base;	/* clock minus elapsed time, as it should be */
+	int			clock_offset;	/* ttl_docs.clock_offset of the server */
 	pg_atomic_uint32 must_read_databases;	/* for the launcher */
 	pg_atomic_uint64 settings_epoch;	/* counts what may have turned the
 										 * purge on somewhere */

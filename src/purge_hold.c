@@ -26,9 +26,7 @@
 #include "catalog/partition.h"
 #include "catalog/pg_subscription_rel.h"
 #include "miscadmin.h"
-#include "postmaster/bgworker.h"
 #include "utils/fmgroids.h"
-#include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 
@@ -112,8 +110,7 @@ ttl_docs_purge_hold(Relation rel, const Collection *collection,
 int64
 ttl_docs_clock_jump(void)
 {
-	const char *offset = GetConfigOptionResetString("ttl_docs.clock_offset");
-	int64		shift = ttl_docs_clock_offset - strtol(offset, NULL, 10);
+	int64		shift = (int64) ttl_docs_clock_offset - ttl_docs_purge->clock_offset;
 
 	return ttl_docs_clock() - shift * USECS_PER_SEC - ttl_docs_elapsed() -
 		(int64) pg_atomic_read_u64(&ttl_docs_purge->clock_base);
@@ -123,6 +120,7 @@ ttl_docs_clock_jump(void)
 void
 ttl_docs_observe_clock(void)
 {
+	ttl_docs_purge->clock_offset = ttl_docs_clock_offset;
 	if (ttl_docs_clock_jump() <= CLOCK_JUMP)
 		pg_atomic_write_u64(&ttl_docs_purge->clock_base,
 							(uint64) (ttl_docs_clock() - ttl_docs_elapsed()));

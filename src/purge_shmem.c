@@ -89,6 +89,7 @@ startup_shmem(void)
 		pg_atomic_init_u64(&ttl_docs_purge->wakes_at, (uint64) DT_NOBEGIN);
 		pg_atomic_init_u32(&ttl_docs_purge->must_read_databases, 1);
 		pg_atomic_init_u64(&ttl_docs_purge->settings_epoch, 0);
+		ttl_docs_purge->clock_offset = ttl_docs_clock_offset;
 		pg_atomic_init_u64(&ttl_docs_purge->clock_base,
 						   (uint64) (ttl_docs_clock() - ttl_docs_elapsed()));
 	}

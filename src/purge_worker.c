@@ -66,6 +66,7 @@ static PurgeWorkerSlot *my_slot = NULL;
 static uint64 my_generation;
 static PurgeDatabase *my_database = NULL;
 static PurgeTable *table_at_work = NULL;
+static volatile sig_atomic_t was_told_to_end = false;
 static bool visit_is_complete = false;
 static int64 visit_deadline;
 static bool visit_is_capped = false;	/* purge_max_rate made it wait */
@@ -75,6 +76,7 @@ static uint64 settings_epoch;	/* before it connected */
 static uint32 wait_for_rate;
 static uint32 wait_for_others;
 
+static void note_and_die(SIGNAL_ARGS);
 static bool take_slot(int index, uint64 generation);
 static void leave_slot(int code, Datum arg);
 static void give_back(void);
@@ -102,7 +104,7 @@ ttl_docs_worker_main(Datum arg)
 	uint64		generation;
 
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
-	pqsignal(SIGTERM, die);
+	pqsignal(SIGTERM, note_and_die);
 	BackgroundWorkerUnblockSignals();
 
 	memcpy(&generation, MyBgworkerEntry->bgw_extra, sizeof(generation));
@@ -121,6 +123,14 @@ ttl_docs_worker_main(Datum arg)
 		visit();
 	}
 	visit_is_complete = true;
+}
+
+/* Core's handler, but we want to know whether it was a signal. */
+static void
+note_and_die(SIGNAL_ARGS)
+{
+	was_told_to_end = true;
+	die(postgres_signal_arg);
 }
 
 /* Takes the place that the launcher has asked for; false if it gave up on us. */
@@ -207,6 +217,9 @@ note_interruption(PurgeTable *table)
 	PurgeError	error;
 	int			failures;
 
+	/* by an administrator, or because the server stops */
+	if (was_told_to_end && !my_slot->was_ended)
+		return 0;
 	ttl_docs_make_error(&error, ERRCODE_QUERY_CANCELED, my_slot->was_ended ?
 						"the worker did not come to an end, and was ended" :
 						"the worker ended while it was at work");
@@ -245,6 +258,10 @@ pin_settings(void)
 		if (GetConfigOption(pinned[i].name, true, false) != NULL)
 			SetConfigOption(pinned[i].name, pinned[i].value, PGC_SUSET,
 							PGC_S_OVERRIDE);
+	/* the launcher goes by the clock of the server, and so do we */
+	SetConfigOption("ttl_docs.clock_offset",
+					psprintf("%d", ttl_docs_purge->clock_offset),
+					PGC_SUSET, PGC_S_OVERRIDE);
 	SetConfigOption("lock_timeout",
 					psprintf("%d", Max(Min(LOCK_WAIT, DeadlockTimeout / 2), 1)),
 					PGC_SUSET, PGC_S_OVERRIDE);
