@@ -142,6 +142,8 @@ typedef struct PurgeTable
 	PurgeError	error;
 	TimestampTz error_at;
 	TimestampTz logged_at;
+	uint32		logged_hash;	/* of the message in the log */
+	int			batch_limit;	/* while culprits are looked for, else 0 */
 	/* pace */
 	TimestampTz older_since;	/* the oldest document gets older since then */
 	int64		last_age;		/* of the oldest, microseconds */
@@ -213,6 +215,7 @@ extern PurgeTable *ttl_docs_purge_table(Oid relid, Oid root);
 extern void ttl_docs_forget_table(PurgeTable *table);
 extern void ttl_docs_begin_anew(PurgeTable *table);
 extern void ttl_docs_look_at_collections(List *roots);
+extern void ttl_docs_look_at_everything(void);
 extern List *ttl_docs_purge_tables(Oid database);
 extern void ttl_docs_forget_database(Oid database);
 extern List *ttl_docs_purge_databases(void);
@@ -328,6 +331,8 @@ typedef struct PurgeBatch
 	int64		time_limit;		/* microseconds */
 	/* at work, and after an error */
 	bool		has_started;	/* the table is all right */
+	bool		at_end;			/* all documents are through, triggers of the
+								 * statement and the commit are not */
 	bool		has_told;		/* logical decoding of the batch */
 	int			current;		/* the candidate at work; -1 = none of them */
 	bool		has_row;		/* its row is known: */

@@ -89,7 +89,7 @@ ttl_docs_run_batch(PurgeBatch *batch)
 
 	batch->consumed = batch->deleted = 0;
 	batch->current = -1;
-	batch->has_started = batch->has_told = false;
+	batch->has_started = batch->at_end = batch->has_told = false;
 	batch->outcomes = NIL;
 	batch->end = BATCH_DONE;
 
@@ -203,6 +203,7 @@ delete_candidates(PurgeBatch *batch, Relation rel, Relation root,
 				break;
 		}
 		/* what statement triggers do is no single document's fault */
+		batch->at_end = true;
 		ttl_docs_end_deletes(&deleter);
 	}
 	PG_FINALLY();

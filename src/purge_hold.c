@@ -116,11 +116,20 @@ ttl_docs_clock_jump(void)
 		(int64) pg_atomic_read_u64(&ttl_docs_purge->clock_base);
 }
 
-/* The launcher follows the clock, as long as it does not jump. */
+/*
+ * The launcher follows the clock, as long as it does not jump ahead.  When it has
+ * gone back, times that were computed by it are too late.
+ */
 void
 ttl_docs_observe_clock(void)
 {
+	static int64 last_difference = PG_INT64_MIN;
+	int64		difference = ttl_docs_clock() - ttl_docs_elapsed();
+
 	ttl_docs_purge->clock_offset = ttl_docs_clock_offset;
+	if (difference < last_difference - USECS_PER_SEC)
+		ttl_docs_look_at_everything();
+	last_difference = difference;
 	if (ttl_docs_clock_jump() <= CLOCK_JUMP)
 		pg_atomic_write_u64(&ttl_docs_purge->clock_base,
 							(uint64) (ttl_docs_clock() - ttl_docs_elapsed()));

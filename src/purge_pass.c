@@ -96,6 +96,8 @@ ttl_docs_begin_pass(TablePass *pass)
 		LWLockAcquire(ttl_docs_purge->lock, LW_SHARED);
 		pass->progress = pass->table->progress;
 		pass->epoch = pass->table->epoch;
+		if (pass->table->batch_limit > 0)
+			pass->batch_limit = Min(pass->table->batch_limit, pass->row_limit);
 		LWLockRelease(ttl_docs_purge->lock);
 		/* at once: whatever becomes of this pass, the position keeps it */
 		if (pass->progress.is_set && pass->told != DT_NOBEGIN)
@@ -154,7 +156,6 @@ take_quarantined(TablePass *pass)
 	for (int i = 0; i < count; i++)
 		candidates->items[i].tid = tids[i];
 	pass->has_candidates = true;
-	pass->batch_limit = 1;
 	return true;
 }
 
@@ -193,8 +194,6 @@ look(TablePass *pass)
 	}
 	pass->has_candidates = true;
 	pass->find_limit = Min(pass->find_limit * 4, LARGEST_FIND);
-	if (pass->batch_limit < pass->row_limit && !pass->has_error)
-		pass->batch_limit = pass->row_limit;
 
 	if (pass->table == NULL || pass->foreground)
 		return;
@@ -353,7 +352,8 @@ delete_some(TablePass *pass)
 	batch.index = pass->is_main ? pass->progress.index : InvalidOid;
 	batch.index_file = pass->progress.index_file;
 	batch.candidates = candidates->items + candidates->done;
-	batch.count = Min(Min(pass->batch_limit, pass->row_limit),
+	/* of those in quarantine each may fail */
+	batch.count = Min(pass->is_main ? Min(pass->batch_limit, pass->row_limit) : 1,
 					  candidates->count - candidates->done);
 	batch.instant = pass->instant;
 	batch.time_limit = pass->time_limit;
@@ -535,7 +535,6 @@ candidates_are_through(TablePass *pass)
 	if (!pass->is_main)
 	{
 		pass->is_main = true;
-		pass->batch_limit = pass->row_limit;
 		return true;
 	}
 	for (SlotRange range = 0; range < RANGE_COUNT; range++)
@@ -579,11 +578,13 @@ batch_failed(TablePass *pass, PurgeBatch *batch)
 		return;
 	}
 	/* somebody has interrupted us between two documents */
-	if (culprit < 0 && pass->error.sqlstate == ERRCODE_QUERY_CANCELED)
+	if (culprit < 0 && !batch->at_end &&
+		pass->error.sqlstate == ERRCODE_QUERY_CANCELED)
 		kind = PURGE_ERROR_BUSY;
 	if (culprit < 0 && batch->count == 1)
 		culprit = 0;
-	pass->batch_limit = Max(batch->count / 2, 1);
+	if (pass->is_main)
+		pass->batch_limit = Max(batch->count / 2, 1);
 	if (culprit < 0)
 		return;
 
@@ -787,6 +788,7 @@ ttl_docs_end_pass(TablePass *pass, bool capped)
 		table->backlog = pass->progress.left_busy;
 		table->unquarantined = pass->progress.left_no_room;
 	}
+	table->batch_limit = pass->batch_limit < pass->row_limit ? pass->batch_limit : 0;
 	table->claimed_by = 0;
 	ttl_docs_note_oldest(table, clock);
 	LWLockRelease(ttl_docs_purge->lock);

@@ -296,6 +296,25 @@ ttl_docs_look_at_collections(List *roots)
 	LWLockRelease(ttl_docs_purge->lock);
 }
 
+/* Has all tables of all databases looked at: no due time can be relied on. */
+void
+ttl_docs_look_at_everything(void)
+{
+	TimestampTz clock = ttl_docs_clock();
+	HASH_SEQ_STATUS status;
+	PurgeTable *table;
+	PurgeDatabase *database;
+
+	LWLockAcquire(ttl_docs_purge->lock, LW_SHARED);
+	hash_seq_init(&status, tables);
+	while ((table = hash_seq_search(&status)) != NULL)
+		ttl_docs_lower_due(&table->due, clock);
+	hash_seq_init(&status, databases);
+	while ((database = hash_seq_search(&status)) != NULL)
+		ttl_docs_lower_due(&database->due, clock);
+	LWLockRelease(ttl_docs_purge->lock);
+}
+
 /* Makes a due time earlier; false if it is early enough. */
 bool
 ttl_docs_lower_due(pg_atomic_uint64 *due, TimestampTz when)

@@ -14,6 +14,7 @@
  */
 #include "postgres.h"
 
+#include "common/hashfn.h"
 #include "mb/pg_wchar.h"
 
 #include "purge.h"
@@ -75,6 +76,8 @@ ttl_docs_record_error(PurgeTable *table, const char *name, const PurgeError *err
 					  bool may_log)
 {
 	TimestampTz clock = ttl_docs_clock();
+	uint32		hash = hash_bytes((const unsigned char *) error->message,
+								  strlen(error->message));
 	bool		is_news = table == NULL;
 
 	if (table != NULL)
@@ -82,13 +85,15 @@ ttl_docs_record_error(PurgeTable *table, const char *name, const PurgeError *err
 		LWLockAcquire(ttl_docs_purge->lock, LW_EXCLUSIVE);
 		is_news = !table->has_error ||
 			clock >= table->logged_at +
-			(strcmp(table->error.message, error->message) == 0 ?
-			 LOG_PERIOD_SAME : LOG_PERIOD_OTHER);
+			(table->logged_hash == hash ? LOG_PERIOD_SAME : LOG_PERIOD_OTHER);
 		table->has_error = true;
 		table->error = *error;
 		table->error_at = clock;
 		if (is_news && may_log)
+		{
 			table->logged_at = clock;
+			table->logged_hash = hash;
+		}
 		LWLockRelease(ttl_docs_purge->lock);
 	}
 	if (is_news && may_log)
