@@ -435,7 +435,8 @@ extern int	ttl_docs_pace_rows(void);
 extern int64 ttl_docs_pace_time(void);
 extern int64 ttl_docs_pace_pause(const PurgeTable *table, int64 batch_time);
 extern void ttl_docs_note_oldest(PurgeTable *table, TimestampTz clock);
-extern void ttl_docs_take_rate(int rows);
+extern int64 ttl_docs_reserve_rate(int rows);
+extern void ttl_docs_return_rate(int rows);
 extern int64 ttl_docs_rate_wait(void);
 
 /* purge_worker.c */

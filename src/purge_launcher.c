@@ -66,9 +66,11 @@
 /* no free worker slot, or a worker that failed: try again after that */
 #define RETRY_TIME			USECS_PER_SEC
 #define LONGEST_RETRY_TIME	(60 * USECS_PER_SEC)
+#define FIRST_START_RETRY	INT64CONST(50000)
+#define FAILED_STARTS_TO_TELL	6	/* after a second and a half */
 
 static BackgroundWorkerHandle *handles[PURGE_MAX_WORKERS];
-static bool told_of_no_slot = false;
+static int	failed_starts = 0;		/* in a row */
 static int64 no_slot_until = 0; /* on the time that has passed */
 
 static void describe_process(BackgroundWorker *worker, const char *name,
@@ -421,7 +423,7 @@ send_workers(void)
 			break;
 		if (!send_worker(first))
 		{
-			next = clock + RETRY_TIME;
+			next = clock + Max(no_slot_until - ttl_docs_elapsed(), 0);
 			break;
 		}
 	}
@@ -488,7 +490,7 @@ send_worker(PurgeDatabase *database)
 		if (handles[index] != NULL)
 			pfree(handles[index]);
 		handles[index] = handle;
-		told_of_no_slot = false;
+		failed_starts = 0;
 		return true;
 	}
 	LWLockAcquire(ttl_docs_purge->lock, LW_EXCLUSIVE);
@@ -498,14 +500,18 @@ send_worker(PurgeDatabase *database)
 	return false;
 }
 
-/* Once, until one could be had again. */
+/*
+ * Tries again soon: the slot of a worker that has just left is free in a moment.
+ * If that goes on, it is logged, once, until a worker could be had again.
+ */
 static void
 report_no_slot(void)
 {
-	no_slot_until = ttl_docs_elapsed() + RETRY_TIME;
-	if (told_of_no_slot)
+	no_slot_until = ttl_docs_elapsed() +
+		ttl_docs_growing_delay(FIRST_START_RETRY, failed_starts, RETRY_TIME);
+	failed_starts++;
+	if (failed_starts != FAILED_STARTS_TO_TELL)
 		return;
-	told_of_no_slot = true;
 	ereport(LOG,
 			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
 			 errmsg("could not start a worker to purge expired documents: all background worker slots are taken"),

@@ -14,8 +14,8 @@
  * document has been getting older for longer than a large purge takes, pauses
  * become shorter, the more the longer it goes on, until it no longer does.
  *
- * purge_max_rate is kept for all workers together.  Each takes the time that its
- * documents are worth, and the next batch has to wait until that has passed.
+ * purge_max_rate is kept for all workers together.  Each batch takes the time that
+ * its documents are worth, and begins when the time of those before it has passed.
  *
  *-------------------------------------------------------------------------
  */
@@ -132,18 +132,33 @@ ttl_docs_note_oldest(PurgeTable *table, TimestampTz clock)
 	table->last_age = age;
 }
 
-/* Takes the time that some documents are worth under purge_max_rate. */
-void
-ttl_docs_take_rate(int rows)
+/*
+ * Takes the time that some documents are worth under purge_max_rate, before they
+ * are purged, and returns how long to wait until it begins, in microseconds.
+ */
+int64
+ttl_docs_reserve_rate(int rows)
 {
 	int64		now = ttl_docs_elapsed();
-	int			rate = ttl_docs_purge_max_rate;
+	int64		begin;
 
-	if (rate <= 0)
+	if (ttl_docs_purge_max_rate <= 0 || rows <= 0)
+		return 0;
+	LWLockAcquire(ttl_docs_purge->lock, LW_EXCLUSIVE);
+	begin = Max(ttl_docs_purge->rate_free_at, now);
+	ttl_docs_purge->rate_free_at = begin + rows * USECS_PER_SEC / ttl_docs_purge_max_rate;
+	LWLockRelease(ttl_docs_purge->lock);
+	return begin - now;
+}
+
+/* Gives back the time of documents that were not purged after all. */
+void
+ttl_docs_return_rate(int rows)
+{
+	if (ttl_docs_purge_max_rate <= 0 || rows <= 0)
 		return;
 	LWLockAcquire(ttl_docs_purge->lock, LW_EXCLUSIVE);
-	ttl_docs_purge->rate_free_at = Max(ttl_docs_purge->rate_free_at, now) +
-		rows * USECS_PER_SEC / rate;
+	ttl_docs_purge->rate_free_at -= rows * USECS_PER_SEC / ttl_docs_purge_max_rate;
 	LWLockRelease(ttl_docs_purge->lock);
 }
 

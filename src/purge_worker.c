@@ -164,7 +164,7 @@ leave_slot(int code, Datum arg)
 	if (my_slot->generation == my_generation)
 		memset(my_slot, 0, sizeof(*my_slot));
 	LWLockRelease(ttl_docs_purge->lock);
-	ttl_docs_wake_launcher(DT_NOBEGIN);
+	/* the postmaster wakes the launcher when it has our slot back, too */
 }
 
 /*
@@ -445,13 +445,15 @@ purge_tables(List *tables, List *unplaced)
 	int			nactive = 0;
 	int			turn = 0;
 	int			left;
+	/* other workers want something to do, too */
+	int			max_active = Max(MAX_ACTIVE / ttl_docs_purge_workers, 1);
 
 	ttl_docs_observe_load();
 	while (!must_leave())
 	{
 		TablePass  *pass;
 
-		while (nactive < MAX_ACTIVE &&
+		while (nactive < max_active &&
 			   (pass = next_pass(&tables, &unplaced)) != NULL)
 			active[nactive++] = pass;
 		if (nactive == 0)
@@ -538,36 +540,40 @@ claim(PurgeTable *table, TimestampTz *told)
 static bool
 make_step(TablePass *pass)
 {
-	int64		wait = ttl_docs_rate_wait();
+	int			rows = pass->has_candidates ? ttl_docs_pace_rows() : 0;
+	int64		wait = ttl_docs_reserve_rate(rows);
 	int64		began;
 	bool		goes_on;
 
 	if (wait > 0)
 	{
 		visit_is_capped = true;
-		if (pass->table != NULL && pass->has_candidates)
+		if (pass->table != NULL)
 			pass->table->state = PURGE_CAPPED;
 		nap(wait, wait_for_rate);
 		if (must_leave())
+		{
+			ttl_docs_return_rate(rows);
 			return true;
+		}
 	}
 	if (ConfigReloadPending)
 	{
 		ConfigReloadPending = false;
 		ProcessConfigFile(PGC_SIGHUP);
 	}
-	pass->row_limit = ttl_docs_pace_rows();
+	pass->row_limit = rows > 0 ? rows : ttl_docs_pace_rows();
 	pass->time_limit = ttl_docs_pace_time();
 	report_activity(pass);
 	began = ttl_docs_elapsed();
 	table_at_work = pass->table;
 	goes_on = ttl_docs_step_pass(pass);
 	table_at_work = NULL;
+	ttl_docs_return_rate(rows - pass->deleted);
 	if (pass->deletes)
 	{
 		int64		took = ttl_docs_elapsed() - began;
 
-		ttl_docs_take_rate(pass->deleted);
 		ttl_docs_observe_load();
 		nap(Min(ttl_docs_pace_pause(pass->table, took),
 				visit_deadline - ttl_docs_elapsed()), wait_for_others);
