@@ -55,14 +55,14 @@ ratio() {
 }
 
 # Makes the collection "docs", whose documents expire while they are written, or soon
-# after.
+# after: as many as it is told.
 make_backlog() {
 	sql >/dev/null <<-SQL
 		SELECT ttl_docs.drop_collection(collection) FROM ttl_docs.collections;
 		SELECT ttl_docs.create_collection('docs', 10);
 		INSERT INTO docs (id, doc)
 		SELECT n::text, jsonb_build_object('n', n, 'text', repeat('x', 60))
-		  FROM generate_series(1, $ROWS) AS n;
+		  FROM generate_series(1, $1) AS n;
 		VACUUM ANALYZE docs;
 		SELECT ttl_docs.set_default_ttl('docs', 1);
 		SELECT pg_sleep(3);
@@ -70,10 +70,10 @@ make_backlog() {
 }
 
 idle_purge() {
-	local round delete_time purge_time
+	local round delete_time purge_time began
 	for ((round = 1; round <= ROUNDS; round++)); do
 		set_purge off
-		make_backlog
+		make_backlog "$ROWS"
 		sql >/dev/null <<-SQL
 			CREATE TABLE plain AS SELECT * FROM docs;
 			ALTER TABLE plain ADD PRIMARY KEY (id);
@@ -88,13 +88,18 @@ idle_purge() {
 		SQL
 		)
 		sql -c "DROP TABLE plain" -c CHECKPOINT
-		set_purge on
-		# From its first batch to its last; what wakes the worker is a reload, not a document.
+		# From the reload, which wakes the launcher, to the last batch.
+		began=$(sql <<-'SQL'
+			ALTER SYSTEM SET ttl_docs.purge = on;
+			SELECT clock_timestamp();
+			SELECT pg_reload_conf() \g /dev/null
+		SQL
+		)
 		# Not too often: whoever asks is a client at work.
 		until [[ $(sql -c "SELECT purged = $ROWS FROM ttl_docs.stat_collections") == t ]]; do
 			sleep 3
 		done
-		purge_time=$(sql -c "SELECT extract(epoch FROM last_purge - (pg_stat_file('postgresql.auto.conf')).modification) FROM ttl_docs.stat_collections")
+		purge_time=$(sql -c "SELECT extract(epoch FROM last_purge - '$began') FROM ttl_docs.stat_collections")
 		say "$(ratio "$delete_time" "$purge_time")"
 	done | tee "$SCRATCH/idle"
 	say "purge of $ROWS documents, idle server: $(median <"$SCRATCH/idle") of the speed of one DELETE"
@@ -136,11 +141,12 @@ per_window() {
 }
 
 compare() {
-	local with without left
+	local with without purged
 	without=$(awk '$1 == "off" { print $2 }' "$SCRATCH/numbers" | median)
 	with=$(awk '$1 == "on" { print $2 }' "$SCRATCH/numbers" | median)
-	left=$(sql -c "SELECT $ROWS - purged FROM ttl_docs.stat_collections")
-	say "$1: $(ratio "$with" "$without") ($with with purge, $without without; $((ROWS - left)) documents purged meanwhile)"
+	purged=$(sql -c "SELECT purged FROM ttl_docs.stat_collections")
+	say "$1: $(ratio "$with" "$without") ($with with purge, $without without; $purged documents purged meanwhile)"
+	((purged < $2)) || say "    and the backlog was not enough for all windows: take more ROWS, or fewer ROUNDS"
 }
 
 loaded_purge() {
@@ -148,17 +154,18 @@ loaded_purge() {
 	"$PG_BIN/pgbench" -h "$SOCKET_DIR" -U postgres -i -q -s 10 bench >/dev/null 2>&1
 
 	set_purge off
-	make_backlog
+	make_backlog "$ROWS"
 	windows -l --log-prefix="$SCRATCH/log" >"$SCRATCH/windows"
 	per_window tps >"$SCRATCH/numbers"
-	compare "throughput, saturated, while documents are purged"
+	compare "throughput, saturated, while documents are purged" "$ROWS"
 	rate=$(awk '$1 == "off" { print $2 }' "$SCRATCH/numbers" | median)
 	rm -f "$SCRATCH"/log.*
 
-	make_backlog
+	# There is more time left over.
+	make_backlog $((4 * ROWS))
 	windows -l --log-prefix="$SCRATCH/log" -R "$(awk -v r="$rate" 'BEGIN { printf "%d", r / 2 }')" >"$SCRATCH/windows"
 	per_window p99 >"$SCRATCH/numbers"
-	compare "latency (99th percentile, microseconds) at half that rate"
+	compare "latency (99th percentile, microseconds) at half that rate" $((4 * ROWS))
 }
 
 require_tools build

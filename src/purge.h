@@ -400,6 +400,7 @@ typedef struct TablePass
 	/* how far it is */
 	PurgeProgress progress;
 	uint64		epoch;			/* of the table, when it began */
+	bool		goes_on;		/* the last visit did not come to the end */
 	bool		is_main;		/* no longer at the quarantine */
 	bool		has_candidates;
 	Candidates	candidates;

@@ -7,8 +7,9 @@
  * last batches.  It is read from the shared process array without locks: a
  * session that does not wait for its client is at work.  (A walsender that has
  * nothing to send waits for activity.)  With none, there is no
- * pause at all.  With as many as there are processors, a pause is PAUSE_FACTOR
- * times as long as the batch before it, and with fewer of them shorter.
+ * pause at all.  With half as many as there are processors, or more, a pause is
+ * PAUSE_FACTOR times as long as the batch before it, and with fewer of them
+ * shorter: a purge that takes a processor from a client shows in its latency.
  *
  * A backlog that grows all the same must not grow for ever.  If the oldest
  * document has been getting older for longer than a large purge takes, pauses
@@ -29,7 +30,7 @@
 
 #include "purge.h"
 
-#define PAUSE_FACTOR		8
+#define PAUSE_FACTOR		30
 #define LONGEST_PAUSE		USECS_PER_SEC
 /* how long a batch may take, on an idle server and on a busy one */
 #define IDLE_BATCH_TIME		INT64CONST(100000)
@@ -105,7 +106,7 @@ ttl_docs_pace_pause(const PurgeTable *table, int64 batch_time)
 		return 0;
 	if (processors <= 0)
 		processors = Max(sysconf(_SC_NPROCESSORS_ONLN), 1);
-	factor = PAUSE_FACTOR * Min(load / processors, 1.0);
+	factor = PAUSE_FACTOR * Min(2 * load / processors, 1.0);
 	if (table != NULL && table->older_since != DT_NOEND)
 	{
 		int64		impatient = ttl_docs_clock() - table->older_since - PATIENCE;

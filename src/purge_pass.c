@@ -96,6 +96,8 @@ ttl_docs_begin_pass(TablePass *pass)
 		LWLockAcquire(ttl_docs_purge->lock, LW_SHARED);
 		pass->progress = pass->table->progress;
 		pass->epoch = pass->table->epoch;
+		pass->goes_on = pass->table->state == PURGE_WORKING ||
+			pass->table->state == PURGE_CAPPED;
 		if (pass->table->batch_limit > 0)
 			pass->batch_limit = Min(pass->table->batch_limit, pass->row_limit);
 		LWLockRelease(ttl_docs_purge->lock);
@@ -273,6 +275,7 @@ look_into_index(TablePass *pass, Relation rel, Oid index_oid,
 	TimestampTz clock = pass_clock(pass);
 	bool		held = PURGE_IS_HOLD(pass->state);
 	bool		count = pass->table != NULL && !pass->foreground &&
+		(held || pass->goes_on) &&
 		clock >= pass->table->counted + COUNT_PERIOD;
 
 	if (!ttl_docs_progress_holds(&pass->progress, index, collection, clock))
