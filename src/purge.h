@@ -144,6 +144,7 @@ typedef struct PurgeTable
 	TimestampTz logged_at;
 	uint32		logged_hash;	/* of the message in the log */
 	int			batch_limit;	/* while culprits are looked for, else 0 */
+	bool		is_swept;		/* the last pass has left nothing */
 	/* pace */
 	TimestampTz older_since;	/* the oldest document gets older since then */
 	int64		last_age;		/* of the oldest, microseconds */

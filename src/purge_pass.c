@@ -59,6 +59,7 @@ static void look_at_table(TablePass *pass, Relation rel,
 						  const Collection *collection);
 static void look_into_index(TablePass *pass, Relation rel, Oid index_oid,
 							const Collection *collection);
+static bool is_swept(const PurgeTable *table, const CollectionSettings *settings);
 static void note_backlog(TablePass *pass, TimestampTz clock);
 static void come_back_for_left(PurgeProgress *progress, TimestampTz clock);
 static bool delete_some(TablePass *pass);
@@ -249,10 +250,11 @@ look_at_table(TablePass *pass, Relation rel, const Collection *collection)
 		pass->name = ttl_docs_quoted_name(pass->relid);
 	pass->look_end = BATCH_DONE;
 	pass->state = ttl_docs_purge_hold(rel, collection, pass->table, &pass->detail);
-	if (!settings->on && settings->written_floor == DT_NOBEGIN &&
-		settings->due_floor == DT_NOBEGIN)
+	if (!settings->on &&
+		((settings->written_floor == DT_NOBEGIN && settings->due_floor == DT_NOBEGIN) ||
+		 (!OidIsValid(index_oid) && is_swept(pass->table, settings))))
 	{
-		/* never on, so nothing can be expired, and nobody is held up */
+		/* never on, or swept before the index went: nobody is held up */
 		memset(&pass->candidates, 0, sizeof(pass->candidates));
 		pass->candidates.is_complete = true;
 		pass->candidates.next_due = DT_NOEND;
@@ -264,6 +266,16 @@ look_at_table(TablePass *pass, Relation rel, const Collection *collection)
 	if (PURGE_IS_HOLD(pass->state) || pass->state == PURGE_NO_INDEX)
 		pass->look_end = BATCH_HELD;
 	MemoryContextSwitchTo(caller);
+}
+
+/* Has all that had expired when TTL was turned off been purged? */
+static bool
+is_swept(const PurgeTable *table, const CollectionSettings *settings)
+{
+	return table != NULL && table->is_swept && table->progress.is_set &&
+		!table->progress.settings.on &&
+		table->progress.settings.written_floor == settings->written_floor &&
+		table->progress.settings.due_floor == settings->due_floor;
 }
 
 /* Finds candidates; of a table that is held, only how many there are. */
@@ -289,6 +301,9 @@ look_into_index(TablePass *pass, Relation rel, Oid index_oid,
 	else
 		come_back_for_left(&pass->progress, clock);
 	pass->progress.clock = clock;
+	/* somebody waits, and wants what has expired in the slot at hand, too */
+	if (pass->foreground)
+		clock += (SLOT_MAX_WIDTH + 1) * USECS_PER_SEC;
 	if (!held)
 		ttl_docs_find_candidates(rel, index, collection, &pass->progress, clock,
 								 pass->find_limit, count, &pass->candidates);
@@ -662,6 +677,9 @@ end_in_state(TablePass *pass, PurgeState state, TimestampTz due)
 static void
 pass_is_held(TablePass *pass)
 {
+	TimestampTz clock = ttl_docs_clock();
+	TimestampTz due = clock + PURGE_ROUND_TIME;
+
 	if (pass->state == PURGE_BLOCKED)
 	{
 		ttl_docs_make_error(&pass->error, ERRCODE_INSUFFICIENT_PRIVILEGE,
@@ -669,7 +687,10 @@ pass_is_held(TablePass *pass)
 									 pass->detail));
 		record_error(pass);
 	}
-	end_in_state(pass, pass->state, ttl_docs_clock() + PURGE_ROUND_TIME);
+	/* what expires meanwhile should show */
+	if (pass->candidates.is_complete)
+		due = Min(due, Max(pass->candidates.next_due, clock + COUNT_PERIOD));
+	end_in_state(pass, pass->state, due);
 }
 
 /* Nothing more can be done now. */
@@ -790,6 +811,8 @@ ttl_docs_end_pass(TablePass *pass, bool capped)
 	{
 		table->backlog = pass->progress.left_busy;
 		table->unquarantined = pass->progress.left_no_room;
+		table->is_swept = table->backlog == 0 && table->unquarantined == 0 &&
+			table->quarantined == 0;
 	}
 	table->batch_limit = pass->batch_limit < pass->row_limit ? pass->batch_limit : 0;
 	table->claimed_by = 0;

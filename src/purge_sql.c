@@ -581,9 +581,11 @@ state_of(Oid root, const CollectionStats *stats, const char **hint)
 		*hint = "Turn on ttl_docs.purge, for the server and for this database, and default_transaction_read_only off.";
 		return "disabled";
 	}
+	*hint = ttl_docs_purge_state_hint(state);
+	if (state == PURGE_IDLE && stats->undeletable > 0)
+		*hint = "Some documents could not be deleted, see last_error. They are tried again, or at once after ttl_docs.resume_purge().";
 	if (state == PURGE_IDLE && !collection.settings.on)
 		return "off";
-	*hint = ttl_docs_purge_state_hint(state);
 	return ttl_docs_purge_state_name(state);
 }
 
