@@ -10,6 +10,11 @@ CREATE SCHEMA ttl_docs;
 GRANT USAGE ON SCHEMA ttl_docs TO PUBLIC;
 COMMENT ON SCHEMA ttl_docs IS 'documents that expire: collections, their DefaultTTL, time';
 
+-- What nobody calls by hand, so that \df ttl_docs.* shows what somebody does.
+CREATE SCHEMA ttl_docs_internal;
+GRANT USAGE ON SCHEMA ttl_docs_internal TO PUBLIC;
+COMMENT ON SCHEMA ttl_docs_internal IS 'what ttl_docs itself uses: not to be called';
+
 -- Without the hooks of the preloaded library expired documents would show.  With
 -- it, the background workers learn that there is something to do here.
 CREATE FUNCTION ttl_docs.begin_install() RETURNS void
@@ -148,7 +153,7 @@ AS 'MODULE_PATHNAME', 'ttl_docs_resume_purge';
 COMMENT ON FUNCTION ttl_docs.resume_purge(regclass) IS
 'ends a pause of the purge, or its hold after a restore or a jump of the clock';
 
-CREATE FUNCTION ttl_docs.collection_stats(
+CREATE FUNCTION ttl_docs_internal.collection_stats(
     collection regclass,
     OUT state text,
     OUT hint text,
@@ -162,31 +167,31 @@ CREATE FUNCTION ttl_docs.collection_stats(
     OUT last_error_at timestamptz)
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', 'ttl_docs_collection_stats';
-COMMENT ON FUNCTION ttl_docs.collection_stats(regclass) IS
+COMMENT ON FUNCTION ttl_docs_internal.collection_stats(regclass) IS
 'internal: a row of the view stat_collections';
 
 --
 -- What the extension itself uses
 --
-CREATE FUNCTION ttl_docs.is_live(ts timestamptz, ttl integer, collection regclass)
+CREATE FUNCTION ttl_docs_internal.is_live(ts timestamptz, ttl integer, collection regclass)
 RETURNS boolean
 LANGUAGE C STABLE PARALLEL SAFE COST 1
 AS 'MODULE_PATHNAME', 'ttl_docs_is_live';
-COMMENT ON FUNCTION ttl_docs.is_live(timestamptz, integer, regclass) IS
+COMMENT ON FUNCTION ttl_docs_internal.is_live(timestamptz, integer, regclass) IS
 'internal: the test that every scan of a collection applies';
 
-CREATE FUNCTION ttl_docs.is_live_parent(ts timestamptz, ttl integer, collection regclass)
+CREATE FUNCTION ttl_docs_internal.is_live_parent(ts timestamptz, ttl integer, collection regclass)
 RETURNS boolean
 LANGUAGE C STABLE PARALLEL SAFE COST 1
 AS 'MODULE_PATHNAME', 'ttl_docs_is_live_parent';
-COMMENT ON FUNCTION ttl_docs.is_live_parent(timestamptz, integer, regclass) IS
+COMMENT ON FUNCTION ttl_docs_internal.is_live_parent(timestamptz, integer, regclass) IS
 'internal: the same test, for the parents when a foreign key is validated';
 
-CREATE FUNCTION ttl_docs.require_live(ts timestamptz, ttl integer, collection regclass)
+CREATE FUNCTION ttl_docs_internal.require_live(ts timestamptz, ttl integer, collection regclass)
 RETURNS boolean
 LANGUAGE C VOLATILE PARALLEL SAFE COST 1
 AS 'MODULE_PATHNAME', 'ttl_docs_require_live';
-COMMENT ON FUNCTION ttl_docs.require_live(timestamptz, integer, regclass) IS
+COMMENT ON FUNCTION ttl_docs_internal.require_live(timestamptz, integer, regclass) IS
 'internal: the test before the WHERE of ON CONFLICT DO UPDATE: raises a serialization failure';
 
 CREATE FUNCTION ttl_docs.document_ttl(doc jsonb)
@@ -196,44 +201,44 @@ AS 'MODULE_PATHNAME', 'ttl_docs_sql_document_ttl';
 COMMENT ON FUNCTION ttl_docs.document_ttl(jsonb) IS
 'the ttl of a document; NULL inherits, 0 is not valid';
 
-CREATE FUNCTION ttl_docs.slot(ts timestamptz, ttl integer, default_ttl integer)
+CREATE FUNCTION ttl_docs_internal.slot(ts timestamptz, ttl integer, default_ttl integer)
 RETURNS bigint
 LANGUAGE C IMMUTABLE PARALLEL SAFE
 AS 'MODULE_PATHNAME', 'ttl_docs_sql_slot';
-COMMENT ON FUNCTION ttl_docs.slot(timestamptz, integer, integer) IS
+COMMENT ON FUNCTION ttl_docs_internal.slot(timestamptz, integer, integer) IS
 'internal: the position of a document in the purge index; NULL never expires';
 
-CREATE FUNCTION ttl_docs.expires_under(ts timestamptz, ttl integer, default_ttl integer)
+CREATE FUNCTION ttl_docs_internal.expires_under(ts timestamptz, ttl integer, default_ttl integer)
 RETURNS timestamptz
 LANGUAGE C IMMUTABLE PARALLEL SAFE
 AS 'MODULE_PATHNAME', 'ttl_docs_expires_under';
-COMMENT ON FUNCTION ttl_docs.expires_under(timestamptz, integer, integer) IS
+COMMENT ON FUNCTION ttl_docs_internal.expires_under(timestamptz, integer, integer) IS
 'internal: when a document would expire under that DefaultTTL';
 
-CREATE FUNCTION ttl_docs.first_ts(last_modified timestamptz, adopted bigint)
+CREATE FUNCTION ttl_docs_internal.first_ts(last_modified timestamptz, adopted bigint)
 RETURNS timestamptz
 LANGUAGE C IMMUTABLE PARALLEL SAFE
 AS 'MODULE_PATHNAME', 'ttl_docs_first_ts_tz';
-COMMENT ON FUNCTION ttl_docs.first_ts(timestamptz, bigint) IS
+COMMENT ON FUNCTION ttl_docs_internal.first_ts(timestamptz, bigint) IS
 'internal: the first _ts of a document whose table is adopted';
 
-CREATE FUNCTION ttl_docs.first_ts(last_modified timestamp, adopted bigint)
+CREATE FUNCTION ttl_docs_internal.first_ts(last_modified timestamp, adopted bigint)
 RETURNS timestamptz
 LANGUAGE C IMMUTABLE PARALLEL SAFE
 AS 'MODULE_PATHNAME', 'ttl_docs_first_ts';
-COMMENT ON FUNCTION ttl_docs.first_ts(timestamp, bigint) IS
+COMMENT ON FUNCTION ttl_docs_internal.first_ts(timestamp, bigint) IS
 'internal: the first _ts of a document whose table is adopted';
 
-CREATE FUNCTION ttl_docs.write_document()
+CREATE FUNCTION ttl_docs_internal.write_document()
 RETURNS trigger
 LANGUAGE C VOLATILE
 AS 'MODULE_PATHNAME', 'ttl_docs_write_document';
-COMMENT ON FUNCTION ttl_docs.write_document() IS
+COMMENT ON FUNCTION ttl_docs_internal.write_document() IS
 'internal: the row trigger of collections';
 
 -- Everybody's queries contain is_live(), and the others check who calls them;
 -- said here, because default privileges may say otherwise.
-GRANT EXECUTE ON ALL ROUTINES IN SCHEMA ttl_docs TO PUBLIC;
+GRANT EXECUTE ON ALL ROUTINES IN SCHEMA ttl_docs, ttl_docs_internal TO PUBLIC;
 
 --
 -- Views
@@ -276,7 +281,7 @@ SELECT c.collection,
        s.last_error,
        s.last_error_at
   FROM ttl_docs.collections AS c,
-       LATERAL ttl_docs.collection_stats(c.collection) AS s;
+       LATERAL ttl_docs_internal.collection_stats(c.collection) AS s;
 COMMENT ON VIEW ttl_docs.stat_collections IS
 'what the purge does with the collections of this database, since the server started';
 GRANT SELECT ON ttl_docs.stat_collections TO PUBLIC;

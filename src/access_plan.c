@@ -456,13 +456,13 @@ find_test_function(const char *name)
 	Oid			types[] = {TIMESTAMPTZOID, INT4OID, REGCLASSOID};
 	Oid			function;
 
-	function = LookupFuncName(list_make2(makeString(TTL_DOCS_SCHEMA),
+	function = LookupFuncName(list_make2(makeString(TTL_DOCS_INTERNAL),
 										 makeString(pstrdup(name))),
 							  lengthof(types), types, true);
 	if (!OidIsValid(function))
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_FUNCTION),
-				 errmsg("function %s.%s is missing", TTL_DOCS_SCHEMA, name),
+				 errmsg("function %s.%s is missing", TTL_DOCS_INTERNAL, name),
 				 errdetail("Without it, expired documents cannot be hidden."),
 				 errhint("Is the extension \"%s\" installed in this database, in its own schema?",
 						 TTL_DOCS_EXTENSION)));

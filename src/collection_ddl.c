@@ -383,7 +383,7 @@ tell_expired(Oid relid, const CollectionSettings *settings)
 {
 	char	   *sql = psprintf("SELECT pg_catalog.count(*) FROM %s"
 							   " WHERE %s.expires_under(%s, %s, %d) OPERATOR(pg_catalog.<=) %s.now()",
-							   ttl_docs_quoted_name(relid), TTL_DOCS_SCHEMA,
+							   ttl_docs_quoted_name(relid), TTL_DOCS_INTERNAL,
 							   TTL_DOCS_TS_COLUMN, TTL_DOCS_TTL_COLUMN,
 							   settings->default_ttl, TTL_DOCS_SCHEMA);
 	int64		count;
@@ -489,7 +489,7 @@ first_stamp_expression(Relation rel, const char *last_modified, bool has_ts)
 	if (last_modified == NULL)
 		return has_ts ? pstrdup(TTL_DOCS_TS_COLUMN) :
 			psprintf("%s.first_ts(NULL::pg_catalog.timestamptz, " INT64_FORMAT ")",
-					 TTL_DOCS_SCHEMA, (int64) ttl_docs_clock());
+					 TTL_DOCS_INTERNAL, (int64) ttl_docs_clock());
 
 	if (has_ts)
 		ereport(ERROR,
@@ -510,7 +510,7 @@ first_stamp_expression(Relation rel, const char *last_modified, bool has_ts)
 						last_modified, RelationGetRelationName(rel),
 						format_type_be(type)),
 				 errhint("last_modified names a column of type timestamp with or without time zone.")));
-	return psprintf("%s.first_ts(%s, " INT64_FORMAT ")", TTL_DOCS_SCHEMA,
+	return psprintf("%s.first_ts(%s, " INT64_FORMAT ")", TTL_DOCS_INTERNAL,
 					quote_identifier(last_modified), (int64) ttl_docs_clock());
 }
 
@@ -550,7 +550,7 @@ add_system_columns(Oid relid, const CollectionSettings *settings,
 	if (!present.slot)
 	{
 		appendStringInfo(&add, ", ADD COLUMN %s pg_catalog.int8 GENERATED ALWAYS AS (%s.slot(%s, %s.document_ttl(%s), %d)) STORED",
-						 TTL_DOCS_SLOT_COLUMN, TTL_DOCS_SCHEMA, stamp,
+						 TTL_DOCS_SLOT_COLUMN, TTL_DOCS_INTERNAL, stamp,
 						 TTL_DOCS_SCHEMA, doc, settings->default_ttl);
 		appendStringInfo(&plain, ", ALTER COLUMN %s DROP EXPRESSION",
 						 TTL_DOCS_SLOT_COLUMN);

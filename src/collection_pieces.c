@@ -340,7 +340,7 @@ ttl_docs_has_trigger(Oid relid)
 Oid
 ttl_docs_trigger_function(void)
 {
-	return LookupFuncName(list_make2(makeString(TTL_DOCS_SCHEMA),
+	return LookupFuncName(list_make2(makeString(TTL_DOCS_INTERNAL),
 									 makeString(TTL_DOCS_TRIGGER_FUNCTION)),
 						  0, NULL, true);
 }
@@ -430,7 +430,7 @@ ttl_docs_create_trigger(Oid relid)
 	stmt->trigname = TTL_DOCS_TRIGGER;
 	stmt->relation = makeRangeVar(get_namespace_name(get_rel_namespace(relid)),
 								  get_rel_name(relid), -1);
-	stmt->funcname = list_make2(makeString(TTL_DOCS_SCHEMA),
+	stmt->funcname = list_make2(makeString(TTL_DOCS_INTERNAL),
 								makeString(TTL_DOCS_TRIGGER_FUNCTION));
 	stmt->row = true;
 	stmt->timing = TRIGGER_TYPE_BEFORE;

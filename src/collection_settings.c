@@ -224,7 +224,7 @@ ttl_docs_preview(PG_FUNCTION_ARGS)
 	if (rel == NULL || !ttl_docs_collection(relid, &collection))
 		ttl_docs_report_no_collection(relid);
 
-	expires = psprintf("%s.expires_under(%s, %s, %s)", TTL_DOCS_SCHEMA,
+	expires = psprintf("%s.expires_under(%s, %s, %s)", TTL_DOCS_INTERNAL,
 					   TTL_DOCS_TS_COLUMN, TTL_DOCS_TTL_COLUMN,
 					   PG_ARGISNULL(1) ? "NULL" : psprintf("%d", PG_GETARG_INT32(1)));
 	/* also where the caller's settings show expired documents */

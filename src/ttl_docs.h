@@ -49,7 +49,10 @@
 
 #include "compat.h"
 
+/* What users call, and what only the extension itself does */
 #define TTL_DOCS_SCHEMA		"ttl_docs"
+#define TTL_DOCS_INTERNAL	"ttl_docs_internal"
+
 #define TTL_DOCS_PROVIDER	"ttl_docs"
 #define TTL_DOCS_EXTENSION	"ttl_docs"
 

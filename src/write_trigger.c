@@ -96,7 +96,7 @@ ttl_docs_write_document(PG_FUNCTION_ARGS)
 		ereport(ERROR,
 				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
 				 errmsg("function %s.%s() works only as the trigger of a collection",
-						TTL_DOCS_SCHEMA, TTL_DOCS_TRIGGER_FUNCTION),
+						TTL_DOCS_INTERNAL, TTL_DOCS_TRIGGER_FUNCTION),
 				 errhint("Make the table a collection with ttl_docs.adopt().")));
 
 	state = write_state(fcinfo, trigdata);

@@ -29,7 +29,7 @@ SELECT ttl_docs.adopt('a', 6000);
 SELECT pieces('a');
 SELECT id, _ttl, _slot IS NOT NULL AS slotted,
        _ts BETWEEN :'before' AND clock_timestamp() AS stamped_now,
-       ttl_docs.slot(_ts, _ttl, 6000) IS NOT DISTINCT FROM _slot AS right_slot FROM a ORDER BY id;
+       ttl_docs_internal.slot(_ts, _ttl, 6000) IS NOT DISTINCT FROM _slot AS right_slot FROM a ORDER BY id;
 SELECT count(DISTINCT _ts) FROM a;
 SET ttl_docs.clock_offset = 500;
 SELECT id, note FROM a ORDER BY id;
@@ -102,7 +102,7 @@ SELECT ttl_docs.adopt('a', 6000, last_modified => 'tz');
 SELECT pieces('a');
 SELECT id, _ts = tz AS taken, _ts > clock_timestamp() - interval '1000 s' AS fresh FROM a ORDER BY id;
 SET LOCAL ttl_docs.show_expired = on;
-SELECT id, _ts = tz AS taken, ttl_docs.slot(_ts, _ttl, 6000) = _slot AS right_slot FROM a ORDER BY id;
+SELECT id, _ts = tz AS taken, ttl_docs_internal.slot(_ts, _ttl, 6000) = _slot AS right_slot FROM a ORDER BY id;
 ROLLBACK;
 
 -- without a time zone, it is read in that of the session
@@ -160,7 +160,7 @@ CREATE TRIGGER tell BEFORE UPDATE ON a FOR EACH ROW EXECUTE FUNCTION tell();
 SELECT ttl_docs.adopt('a', 6000);
 SELECT pieces('a');
 SET ttl_docs.show_expired = on;
-SELECT id, a._ttl, a._ts = b._ts AS kept, ttl_docs.slot(a._ts, a._ttl, 6000) = a._slot AS right_slot
+SELECT id, a._ttl, a._ts = b._ts AS kept, ttl_docs_internal.slot(a._ts, a._ttl, 6000) = a._slot AS right_slot
   FROM a JOIN a_before AS b USING (id) ORDER BY id;
 RESET ttl_docs.show_expired;
 SELECT id FROM a ORDER BY id;
@@ -173,13 +173,13 @@ DROP FUNCTION tell();
 CREATE TABLE a (id int, doc jsonb, _ttl integer);
 INSERT INTO a VALUES (1, '{"ttl": 500}', 99), (2, '{}', 99);
 SELECT ttl_docs.adopt('a', 6000);
-SELECT id, _ttl, ttl_docs.slot(_ts, _ttl, 6000) = _slot AS right_slot FROM a ORDER BY id;
+SELECT id, _ttl, ttl_docs_internal.slot(_ts, _ttl, 6000) = _slot AS right_slot FROM a ORDER BY id;
 SELECT pieces('a');
 DROP TABLE a;
 CREATE TABLE a (id int, doc jsonb, _slot bigint);
 INSERT INTO a VALUES (1, '{"ttl": 500}', 99), (2, '{}', NULL), (3, '{"ttl": -1}', 1);
 SELECT ttl_docs.adopt('a', 6000);
-SELECT id, _ttl, ttl_docs.slot(_ts, _ttl, 6000) IS NOT DISTINCT FROM _slot AS right_slot FROM a ORDER BY id;
+SELECT id, _ttl, ttl_docs_internal.slot(_ts, _ttl, 6000) IS NOT DISTINCT FROM _slot AS right_slot FROM a ORDER BY id;
 SELECT pieces('a');
 DROP TABLE a;
 CREATE TABLE a (id int, doc jsonb, _ts timestamptz DEFAULT '2000-01-01', changed timestamptz);
@@ -187,7 +187,7 @@ INSERT INTO a VALUES (1, '{"ttl": 500}', clock_timestamp() - interval '600 s'), 
 SELECT ttl_docs.adopt('a', 6000, last_modified => 'changed');
 \echo :SQLSTATE
 SELECT ttl_docs.adopt('a', 6000);
-SELECT id, _ttl, ttl_docs.slot(_ts, _ttl, 6000) = _slot AS right_slot FROM a ORDER BY id;
+SELECT id, _ttl, ttl_docs_internal.slot(_ts, _ttl, 6000) = _slot AS right_slot FROM a ORDER BY id;
 SELECT pieces('a');
 SELECT pg_get_expr(adbin, adrelid) FROM pg_attrdef WHERE adrelid = 'a'::regclass;
 DROP TABLE a;
@@ -205,7 +205,7 @@ SELECT ttl_docs.create_collection('a', 6000);
 INSERT INTO a VALUES ('x', '{"ttl": 500}');
 CREATE TABLE b (LIKE a INCLUDING ALL);
 CREATE TRIGGER zzz_ttl_docs BEFORE INSERT OR UPDATE OR DELETE ON b
-    FOR EACH ROW EXECUTE FUNCTION ttl_docs.write_document();
+    FOR EACH ROW EXECUTE FUNCTION ttl_docs_internal.write_document();
 INSERT INTO b SELECT * FROM a;
 \echo :SQLSTATE
 ALTER TABLE b DISABLE TRIGGER zzz_ttl_docs;

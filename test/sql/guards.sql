@@ -115,28 +115,28 @@ CREATE OR REPLACE TRIGGER zzz_ttl_docs BEFORE INSERT OR UPDATE OR DELETE ON g
     FOR EACH ROW EXECUTE FUNCTION other();
 \echo :SQLSTATE
 CREATE OR REPLACE TRIGGER zzz_ttl_docs BEFORE INSERT OR UPDATE ON g
-    FOR EACH ROW EXECUTE FUNCTION ttl_docs.write_document();
+    FOR EACH ROW EXECUTE FUNCTION ttl_docs_internal.write_document();
 \echo :SQLSTATE
 CREATE OR REPLACE TRIGGER zzz_ttl_docs AFTER INSERT OR UPDATE OR DELETE ON g
-    FOR EACH ROW EXECUTE FUNCTION ttl_docs.write_document();
+    FOR EACH ROW EXECUTE FUNCTION ttl_docs_internal.write_document();
 \echo :SQLSTATE
 CREATE OR REPLACE TRIGGER zzz_ttl_docs BEFORE INSERT OR UPDATE OR DELETE ON g
-    FOR EACH STATEMENT EXECUTE FUNCTION ttl_docs.write_document();
+    FOR EACH STATEMENT EXECUTE FUNCTION ttl_docs_internal.write_document();
 \echo :SQLSTATE
 CREATE OR REPLACE TRIGGER zzz_ttl_docs BEFORE INSERT OR UPDATE OF id OR DELETE ON g
-    FOR EACH ROW EXECUTE FUNCTION ttl_docs.write_document();
+    FOR EACH ROW EXECUTE FUNCTION ttl_docs_internal.write_document();
 \echo :SQLSTATE
 CREATE OR REPLACE TRIGGER zzz_ttl_docs BEFORE INSERT OR UPDATE OR DELETE ON g
-    FOR EACH ROW WHEN (false) EXECUTE FUNCTION ttl_docs.write_document();
+    FOR EACH ROW WHEN (false) EXECUTE FUNCTION ttl_docs_internal.write_document();
 \echo :SQLSTATE
-CREATE TRIGGER another BEFORE INSERT ON g FOR EACH ROW EXECUTE FUNCTION ttl_docs.write_document();
+CREATE TRIGGER another BEFORE INSERT ON g FOR EACH ROW EXECUTE FUNCTION ttl_docs_internal.write_document();
 \echo :SQLSTATE
-DROP FUNCTION ttl_docs.write_document() CASCADE;
+DROP FUNCTION ttl_docs_internal.write_document() CASCADE;
 \echo :SQLSTATE
 SELECT pieces('g') = :'whole' AS whole;
 -- Made again as it was, it is as it was: it fires always.
 CREATE OR REPLACE TRIGGER zzz_ttl_docs BEFORE INSERT OR UPDATE OR DELETE ON g
-    FOR EACH ROW EXECUTE FUNCTION ttl_docs.write_document();
+    FOR EACH ROW EXECUTE FUNCTION ttl_docs_internal.write_document();
 SELECT pieces('g') = :'whole' AS whole;
 ALTER TABLE g ENABLE REPLICA TRIGGER zzz_ttl_docs;
 SELECT pieces('g') = :'whole' AS whole;
@@ -306,7 +306,7 @@ ALTER TABLE p ATTACH PARTITION p2 FOR VALUES FROM (10) TO (20);
 \echo :SQLSTATE
 DELETE FROM p2 WHERE id = 12;
 ALTER TABLE p ATTACH PARTITION p2 FOR VALUES FROM (10) TO (20);
-SELECT id, _ttl, ttl_docs.slot(_ts, _ttl, 6000) = _slot AS right_slot FROM p ORDER BY id;
+SELECT id, _ttl, ttl_docs_internal.slot(_ts, _ttl, 6000) = _slot AS right_slot FROM p ORDER BY id;
 SELECT pieces('p2');
 CREATE TABLE p3 (id int NOT NULL, doc jsonb);
 ALTER TABLE p ATTACH PARTITION p3 FOR VALUES FROM (20) TO (30);

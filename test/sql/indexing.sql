@@ -169,10 +169,10 @@ SELECT ttl, default_ttl, s.slot >= extract(epoch FROM x.due)::bigint - 946684800
        s.slot - (extract(epoch FROM x.due)::bigint - 946684800) < greatest(1, ttl / 8) AS not_late
   FROM (VALUES (1, 1000), (10, -1), (100, 1000), (1000, 1000), (2147483647, NULL)) AS v(ttl, default_ttl),
        LATERAL (SELECT timestamptz '2026-01-02 03:04:05Z' + ttl * interval '1 s' AS due) AS x,
-       LATERAL (SELECT ttl_docs.slot('2026-01-02 03:04:05Z', ttl, default_ttl) AS slot) AS s;
-SELECT ttl_docs.slot('2026-01-02 03:04:05Z', NULL, 1000) < 0 AS inheriting_are_apart,
-       ttl_docs.slot('2026-01-02 03:04:05Z', -1, 1000) IS NULL AS never_is_not_in_it,
-       ttl_docs.slot('2026-01-02 03:04:05Z', NULL, 8) <> ttl_docs.slot('2026-01-02 03:04:07Z', NULL, 8) AS fine,
-       ttl_docs.slot('2026-01-02 03:04:05Z', NULL, 1000) = ttl_docs.slot('2026-01-02 03:04:07Z', NULL, 1000) AS coarse;
+       LATERAL (SELECT ttl_docs_internal.slot('2026-01-02 03:04:05Z', ttl, default_ttl) AS slot) AS s;
+SELECT ttl_docs_internal.slot('2026-01-02 03:04:05Z', NULL, 1000) < 0 AS inheriting_are_apart,
+       ttl_docs_internal.slot('2026-01-02 03:04:05Z', -1, 1000) IS NULL AS never_is_not_in_it,
+       ttl_docs_internal.slot('2026-01-02 03:04:05Z', NULL, 8) <> ttl_docs_internal.slot('2026-01-02 03:04:07Z', NULL, 8) AS fine,
+       ttl_docs_internal.slot('2026-01-02 03:04:05Z', NULL, 1000) = ttl_docs_internal.slot('2026-01-02 03:04:07Z', NULL, 1000) AS coarse;
 
 DROP FUNCTION purge_index(regclass);

@@ -127,7 +127,7 @@ INSERT INTO docs_d (tenant, n, doc, _ts, _ttl, _slot) VALUES
 ALTER TABLE docs ATTACH PARTITION docs_d FOR VALUES IN ('d');
 SELECT seen('docs_d');
 SELECT seen('docs WHERE tenant = ''d''');
-SELECT n, _ttl, _slot = ttl_docs.slot(_ts, _ttl, 3600) AS slotted FROM docs_d ORDER BY n;
+SELECT n, _ttl, _slot = ttl_docs_internal.slot(_ts, _ttl, 3600) AS slotted FROM docs_d ORDER BY n;
 SELECT add('d', 11);
 SELECT seen('docs_d');
 -- the test finds the columns where they are in that partition, in the index, too

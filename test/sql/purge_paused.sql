@@ -70,7 +70,7 @@ ROLLBACK;
 RESET ttl_docs.clock_offset;
 SELECT ttl_docs.set_indexing('ph', 'consistent');
 CREATE TABLE ph_dump (LIKE ph INCLUDING ALL);
-INSERT INTO ph_dump SELECT id, doc, ts, ttl, ttl_docs.slot(ts, ttl, 1000)
+INSERT INTO ph_dump SELECT id, doc, ts, ttl, ttl_docs_internal.slot(ts, ttl, 1000)
     FROM (VALUES ('old', '{"ttl": 100}'::jsonb, clock_timestamp() - interval '1 month', 100), ('old, inherits', '{}', clock_timestamp() - interval '1 month', NULL),
           ('new', '{}', clock_timestamp(), NULL), ('never', '{"ttl": -1}', clock_timestamp() - interval '1 month', -1)) AS v(id, doc, ts, ttl);
 SELECT pg_get_triggerdef(t.oid) AS trigger, l.label FROM pg_trigger AS t JOIN pg_seclabel AS l ON l.objoid = t.tgrelid AND l.provider = 'ttl_docs'
@@ -143,11 +143,11 @@ CALL ttl_docs.purge('ph');
 RESET ttl_docs.clock_offset;
 
 -- Statistics are of collections, and go with them.
-SELECT ttl_docs.collection_stats('pg_class') IS NULL AS none;
+SELECT ttl_docs_internal.collection_stats('pg_class') IS NULL AS none;
 SELECT purged > 0 AS purged FROM ttl_docs.stat_collections WHERE collection = 'ph'::regclass;
 SELECT ttl_docs.release('ph');
 SELECT count(*) FROM ttl_docs.stat_collections WHERE collection = 'ph'::regclass;
-SELECT ttl_docs.collection_stats('ph') IS NULL AS none;
+SELECT ttl_docs_internal.collection_stats('ph') IS NULL AS none;
 
 SET client_min_messages = warning;
 DROP VIEW ph_paused;

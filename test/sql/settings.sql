@@ -131,7 +131,7 @@ COPY docs (id, doc, _ts) FROM stdin;
 copied	{}	2001-02-03 04:05:06+00
 \.
 INSERT INTO docs (id, doc, _ts) VALUES ('invalid', '{"ttl": 0}', '2001-02-03 04:05:06+00');
-SELECT id, _ts AT TIME ZONE 'UTC' AS _ts, _ttl, _slot = ttl_docs.slot(_ts, _ttl, 3600) AS slot
+SELECT id, _ts AT TIME ZONE 'UTC' AS _ts, _ttl, _slot = ttl_docs_internal.slot(_ts, _ttl, 3600) AS slot
   FROM docs WHERE _ts < '2002-01-01' ORDER BY id;
 RESET row_security;
 SELECT string_agg(id, ' ' ORDER BY id) AS dead_on_arrival FROM docs;

@@ -9,7 +9,7 @@ LANGUAGE sql AS $$
 SELECT concat_ws(' ', CASE WHEN ts > since AND ts <= clock_timestamp() THEN 'now' ELSE 'kept' END,
                  coalesce(ttl::text, 'inherits'),
                  CASE WHEN ttl IS DISTINCT FROM ttl_docs.document_ttl(doc) THEN 'WRONG TTL' END,
-                 CASE WHEN slot IS DISTINCT FROM ttl_docs.slot(ts, ttl, 1000) THEN 'WRONG SLOT' END)
+                 CASE WHEN slot IS DISTINCT FROM ttl_docs_internal.slot(ts, ttl, 1000) THEN 'WRONG SLOT' END)
 $$;
 
 SELECT ttl_docs.create_collection('s', 1000);
@@ -235,18 +235,18 @@ DROP TABLE j;
 DROP FUNCTION pass_time(), late_update();
 
 -- The trigger function is the trigger of collections, and nothing else.
-SELECT ttl_docs.write_document();
+SELECT ttl_docs_internal.write_document();
 \echo :SQLSTATE
 CREATE TABLE plain (id int);
-CREATE TRIGGER t AFTER INSERT ON plain FOR EACH ROW EXECUTE FUNCTION ttl_docs.write_document();
+CREATE TRIGGER t AFTER INSERT ON plain FOR EACH ROW EXECUTE FUNCTION ttl_docs_internal.write_document();
 INSERT INTO plain VALUES (1);
 \echo :SQLSTATE
 DROP TRIGGER t ON plain;
-CREATE TRIGGER t BEFORE INSERT ON plain FOR EACH STATEMENT EXECUTE FUNCTION ttl_docs.write_document();
+CREATE TRIGGER t BEFORE INSERT ON plain FOR EACH STATEMENT EXECUTE FUNCTION ttl_docs_internal.write_document();
 INSERT INTO plain VALUES (1);
 \echo :SQLSTATE
 DROP TRIGGER t ON plain;
-CREATE TRIGGER t BEFORE INSERT ON plain FOR EACH ROW EXECUTE FUNCTION ttl_docs.write_document();
+CREATE TRIGGER t BEFORE INSERT ON plain FOR EACH ROW EXECUTE FUNCTION ttl_docs_internal.write_document();
 INSERT INTO plain VALUES (1);
 \echo :SQLSTATE
 DROP TABLE plain;
