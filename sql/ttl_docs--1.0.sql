@@ -98,6 +98,73 @@ COMMENT ON FUNCTION ttl_docs.preview(regclass, integer) IS
 'what a DefaultTTL would do to the documents that are live now; changes nothing';
 
 --
+-- Documents: the verbs of the Cosmos DB SDKs.  Each is one SQL statement, with
+-- the rights of the caller.
+--
+CREATE FUNCTION ttl_docs.create_document(collection regclass, doc jsonb)
+RETURNS jsonb
+LANGUAGE C VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'ttl_docs_create_document';
+COMMENT ON FUNCTION ttl_docs.create_document(regclass, jsonb) IS
+'stores a new document and returns it; an error if a live one has its id';
+
+CREATE FUNCTION ttl_docs.read_document(collection regclass, id text)
+RETURNS jsonb
+LANGUAGE C STABLE PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'ttl_docs_read_document';
+COMMENT ON FUNCTION ttl_docs.read_document(regclass, text) IS
+'the document with that id, NULL if there is none';
+
+CREATE FUNCTION ttl_docs.replace_document(collection regclass, doc jsonb)
+RETURNS jsonb
+LANGUAGE C VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'ttl_docs_replace_document';
+COMMENT ON FUNCTION ttl_docs.replace_document(regclass, jsonb) IS
+'stores a document in place of the one with its id; an error if there is none';
+
+CREATE FUNCTION ttl_docs.upsert_document(collection regclass, doc jsonb)
+RETURNS jsonb
+LANGUAGE C VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'ttl_docs_upsert_document';
+COMMENT ON FUNCTION ttl_docs.upsert_document(regclass, jsonb) IS
+'stores a document, in place of the one with its id if there is one';
+
+CREATE FUNCTION ttl_docs.patch_document(collection regclass, id text, patch jsonb)
+RETURNS jsonb
+LANGUAGE C VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'ttl_docs_patch_document';
+COMMENT ON FUNCTION ttl_docs.patch_document(regclass, text, jsonb) IS
+'merges a patch (RFC 7396) into the document with that id; an error if there is none';
+
+CREATE FUNCTION ttl_docs.delete_document(collection regclass, id text)
+RETURNS boolean
+LANGUAGE C VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'ttl_docs_delete_document';
+COMMENT ON FUNCTION ttl_docs.delete_document(regclass, text) IS
+'deletes the document with that id; was there one?';
+
+CREATE FUNCTION ttl_docs.touch_document(collection regclass, id text)
+RETURNS boolean
+LANGUAGE C VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'ttl_docs_touch_document';
+COMMENT ON FUNCTION ttl_docs.touch_document(regclass, text) IS
+'restarts the countdown of the document with that id; was there one?';
+
+CREATE FUNCTION ttl_docs.documents(collection regclass, filter jsonb DEFAULT NULL)
+RETURNS SETOF jsonb
+LANGUAGE C STABLE PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'ttl_docs_documents';
+COMMENT ON FUNCTION ttl_docs.documents(regclass, jsonb) IS
+'the live documents that contain the filter; all of them without one';
+
+CREATE FUNCTION ttl_docs.merge_patch(target jsonb, patch jsonb)
+RETURNS jsonb
+LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE
+AS 'MODULE_PATHNAME', 'ttl_docs_merge_patch';
+COMMENT ON FUNCTION ttl_docs.merge_patch(jsonb, jsonb) IS
+'JSON merge patch (RFC 7396), for UPDATE';
+
+--
 -- Time
 --
 -- Parallel restricted: a worker learns the instant only when it begins to run,
@@ -228,6 +295,20 @@ LANGUAGE C IMMUTABLE PARALLEL SAFE
 AS 'MODULE_PATHNAME', 'ttl_docs_first_ts';
 COMMENT ON FUNCTION ttl_docs_internal.first_ts(timestamp, bigint) IS
 'internal: the first _ts of a document whose table is adopted';
+
+CREATE FUNCTION ttl_docs_internal.returned_document(doc jsonb, id jsonb, ts timestamptz)
+RETURNS jsonb
+LANGUAGE C IMMUTABLE PARALLEL SAFE
+AS 'MODULE_PATHNAME', 'ttl_docs_returned_document';
+COMMENT ON FUNCTION ttl_docs_internal.returned_document(jsonb, jsonb, timestamptz) IS
+'internal: a document as the document functions return it';
+
+CREATE FUNCTION ttl_docs_internal.patchable(doc jsonb)
+RETURNS jsonb
+LANGUAGE C IMMUTABLE PARALLEL SAFE
+AS 'MODULE_PATHNAME', 'ttl_docs_patchable';
+COMMENT ON FUNCTION ttl_docs_internal.patchable(jsonb) IS
+'internal: the document itself, if a patch can be merged into it';
 
 CREATE FUNCTION ttl_docs_internal.write_document()
 RETURNS trigger

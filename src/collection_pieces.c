@@ -532,7 +532,7 @@ report_invalid_ttl(Oid relid, const char *doc_column)
 						   "%lld documents of \"%s\" have an invalid \"ttl\", one of them %s",
 						   (unsigned long) count, (long long) count,
 						   get_rel_name(relid),
-						   isnull ? "null" : ttl_docs_ttl_text(DatumGetJsonbP(example))),
+						   isnull ? "null" : ttl_docs_json_excerpt(DatumGetJsonbP(example))),
 			 errhint("A ttl is an integer from 1 to %d, -1, or null. Find what is not with: SELECT * FROM %s WHERE ttl_docs.document_ttl(%s) = 0",
 					 TTL_MAX, ttl_docs_quoted_name(relid),
 					 quote_identifier(doc_column))));

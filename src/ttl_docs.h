@@ -281,7 +281,7 @@ extern bool ttl_docs_acts_for_backup(Oid relid);
 extern int32 ttl_docs_document_ttl(Jsonb *doc, bool *inherits,
 								   JsonbValue *offending);
 pg_noreturn extern void ttl_docs_report_invalid_ttl(const JsonbValue *value);
-extern char *ttl_docs_ttl_text(Jsonb *ttl);
+extern char *ttl_docs_json_excerpt(Jsonb *value);
 
 /* write_trigger.c */
 pg_noreturn extern void ttl_docs_report_expired_upsert(void);

@@ -22,7 +22,7 @@
 PG_FUNCTION_INFO_V1(ttl_docs_sql_document_ttl);
 
 #define TTL_PROPERTY	"ttl"
-#define TTL_TEXT_MAX	64		/* bytes of an offending value that are shown */
+#define EXCERPT_MAX		64		/* bytes of an offending value that are shown */
 
 static bool integer_ttl(const JsonbValue *value, int32 *ttl);
 
@@ -69,21 +69,21 @@ ttl_docs_report_invalid_ttl(const JsonbValue *value)
 
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-			 errmsg("invalid \"ttl\" of a document: %s", ttl_docs_ttl_text(JsonbValueToJsonb(&copy))),
+			 errmsg("invalid \"ttl\" of a document: %s", ttl_docs_json_excerpt(JsonbValueToJsonb(&copy))),
 			 errhint("A ttl is an integer from 1 to %d (seconds) or -1 (never expires); leave it out, or null, to inherit the DefaultTTL of the collection.",
 					 TTL_MAX)));
 }
 
 /* An offending value as text, cut where it is long. */
 char *
-ttl_docs_ttl_text(Jsonb *ttl)
+ttl_docs_json_excerpt(Jsonb *value)
 {
-	char	   *text = JsonbToCString(NULL, &ttl->root, VARSIZE(ttl));
+	char	   *text = JsonbToCString(NULL, &value->root, VARSIZE(value));
 	int			length = strlen(text);
 
-	if (length <= TTL_TEXT_MAX)
+	if (length <= EXCERPT_MAX)
 		return text;
-	return psprintf("%.*s...", pg_mbcliplen(text, length, TTL_TEXT_MAX), text);
+	return psprintf("%.*s...", pg_mbcliplen(text, length, EXCERPT_MAX), text);
 }
 
 /*

@@ -1,0 +1,72 @@
+/*-------------------------------------------------------------------------
+ *
+ * document.h
+ *		What the document_*.c files know of one another.
+ *
+ * Vocabulary, beside that of ttl_docs.h:
+ *
+ * id			what a document is called in its collection: a string, or a
+ *				number where the key is one.  It is the "id" property of the
+ *				document as a client sends and gets it.
+ * key			the column that is the primary key, and its value for an id.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef TTL_DOCS_DOCUMENT_H
+#define TTL_DOCS_DOCUMENT_H
+
+#include "executor/spi.h"
+
+#include "ttl_docs.h"
+
+#define ID_PROPERTY		"id"
+#define TS_PROPERTY		TTL_DOCS_TS_COLUMN
+
+/* What is known of the key of a table, good for one call */
+typedef struct DocumentKey
+{
+	Oid			relid;
+	AttrNumber	column;
+	Oid			type;
+	Oid			input;			/* its input function */
+	Oid			ioparam;
+	Oid			index;			/* its primary key */
+	bool		is_number;		/* is the id a JSON number? */
+	bool		is_generated;	/* does the table compute it from the document? */
+} DocumentKey;
+
+/* The statements that the document functions stand for */
+typedef enum DocumentStatement
+{
+	STATEMENT_READ,				/* $1 is the key, $2 the document */
+	STATEMENT_CREATE,
+	STATEMENT_CREATE_WITH_NEW_ID,
+	STATEMENT_REPLACE,
+	STATEMENT_UPSERT,
+	STATEMENT_PATCH,
+	STATEMENT_DELETE,
+	STATEMENT_TOUCH,
+	STATEMENT_ALL,				/* $1 and $2 are not used */
+	STATEMENT_CONTAINING,		/* only $2 is */
+	STATEMENT_CONTAINING_WITH_ID
+} DocumentStatement;
+#define NUM_STATEMENTS	(STATEMENT_CONTAINING_WITH_ID + 1)
+
+/* document_statement.c */
+extern DocumentKey ttl_docs_document_key(Oid relid);
+extern SPIPlanPtr ttl_docs_document_plan(const DocumentKey *key,
+										 DocumentStatement statement);
+
+/* document_json.c */
+typedef struct Property
+{
+	const char *name;
+	JsonbValue *value;			/* NULL takes the property away */
+} Property;
+extern Jsonb *ttl_docs_set_properties(Jsonb *doc, const Property *properties,
+									  int count);
+extern JsonbValue *ttl_docs_property(Jsonb *doc, const char *name,
+									 JsonbValue *value);
+extern Jsonb *ttl_docs_without(Jsonb *doc, const char *name);
+
+#endif							/* TTL_DOCS_DOCUMENT_H */

@@ -1,0 +1,520 @@
+/*-------------------------------------------------------------------------
+ *
+ * document_functions.c
+ *		The verbs of the Cosmos DB SDKs: create, read, replace, upsert, patch,
+ *		delete, touch, and the documents that contain a filter.
+ *
+ * Each checks its arguments and runs one statement (document_statement.c) as
+ * the caller, with the caller's rights.  Those that read are STABLE and share
+ * snapshot and instant of the query that calls them; those that write are
+ * statements of their own.
+ *
+ * The id of a document is its "id" property.  In the table it is the key; the
+ * document keeps it too, so that a filter and a GIN index can find it.  Where
+ * there is none, a new document gets one: what the key column has for a
+ * default, else a uuid.
+ *
+ * All results and errors come from SPI or from memory contexts that the caller
+ * owns; there is no state to be put right on error.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/table.h"
+#include "catalog/pg_type.h"
+#include "executor/executor.h"
+#include "executor/tstoreReceiver.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "parser/parse_coerce.h"
+#include "rewrite/rewriteHandler.h"
+#include "tcop/dest.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/datum.h"
+#include "utils/fmgrprotos.h"
+#include "utils/jsonb.h"
+#include "utils/lsyscache.h"
+#include "utils/numeric.h"
+#include "utils/rel.h"
+
+#include "document.h"
+
+PG_FUNCTION_INFO_V1(ttl_docs_create_document);
+PG_FUNCTION_INFO_V1(ttl_docs_read_document);
+PG_FUNCTION_INFO_V1(ttl_docs_replace_document);
+PG_FUNCTION_INFO_V1(ttl_docs_upsert_document);
+PG_FUNCTION_INFO_V1(ttl_docs_patch_document);
+PG_FUNCTION_INFO_V1(ttl_docs_delete_document);
+PG_FUNCTION_INFO_V1(ttl_docs_touch_document);
+PG_FUNCTION_INFO_V1(ttl_docs_documents);
+
+static Datum insert_document(FunctionCallInfo fcinfo, bool or_replace);
+static Datum write_by_id(FunctionCallInfo fcinfo, DocumentStatement statement);
+static DocumentKey key_of_collection(FunctionCallInfo fcinfo);
+static Jsonb *object_arg(FunctionCallInfo fcinfo, int arg, const char *what);
+static bool find_id(Jsonb *doc, JsonbValue *id);
+static char *id_text(const DocumentKey *key, const JsonbValue *id);
+static Datum key_of_text(const DocumentKey *key, char *text);
+static Datum key_of_id(const DocumentKey *key, const JsonbValue *id);
+static char *text_of_key(const DocumentKey *key, Datum value);
+static Datum new_key(const DocumentKey *key);
+static bool evaluate_default(const DocumentKey *key, Datum *value);
+static void set_id(JsonbValue *id, const DocumentKey *key, Datum value);
+static void require_id_as_key(const DocumentKey *key, Jsonb *stored, Jsonb *returned);
+static Jsonb *patch_without_id(const DocumentKey *key, Jsonb *patch, Datum value);
+static uint64 run(const DocumentKey *key, DocumentStatement statement,
+				  Datum key_value, Jsonb *doc, Jsonb **returned);
+static void run_into(Tuplestorestate *result, MemoryContext context,
+					 const DocumentKey *key, DocumentStatement statement,
+					 Datum key_value, Jsonb *doc);
+pg_noreturn static void report_no_document(const DocumentKey *key, Datum value);
+
+/*
+ * create_document(collection regclass, doc jsonb)
+ */
+Datum
+ttl_docs_create_document(PG_FUNCTION_ARGS)
+{
+	return insert_document(fcinfo, false);
+}
+
+/*
+ * upsert_document(collection regclass, doc jsonb)
+ */
+Datum
+ttl_docs_upsert_document(PG_FUNCTION_ARGS)
+{
+	return insert_document(fcinfo, true);
+}
+
+/* NULL if a trigger of the user's has kept the document out. */
+static Datum
+insert_document(FunctionCallInfo fcinfo, bool or_replace)
+{
+	DocumentKey key = key_of_collection(fcinfo);
+	Jsonb	   *doc = ttl_docs_without(object_arg(fcinfo, 1, "document"), TS_PROPERTY);
+	DocumentStatement statement = or_replace ? STATEMENT_UPSERT : STATEMENT_CREATE;
+	JsonbValue	id;
+	Datum		value;
+	Jsonb	   *returned;
+
+	if (find_id(doc, &id))
+		value = key_of_id(&key, &id);
+	else
+	{
+		Property	with_id = {ID_PROPERTY, &id};
+
+		value = new_key(&key);
+		set_id(&id, &key, value);
+		doc = ttl_docs_set_properties(doc, &with_id, 1);
+		/* which replaces none */
+		statement = STATEMENT_CREATE_WITH_NEW_ID;
+	}
+
+	run(&key, statement, value, doc, &returned);
+	if (returned == NULL)
+		PG_RETURN_NULL();
+	if (key.is_generated)
+		require_id_as_key(&key, doc, returned);
+	PG_RETURN_JSONB_P(returned);
+}
+
+/*
+ * read_document(collection regclass, id text)
+ */
+Datum
+ttl_docs_read_document(PG_FUNCTION_ARGS)
+{
+	DocumentKey key = key_of_collection(fcinfo);
+	Jsonb	   *returned;
+
+	if (PG_ARGISNULL(1))
+		PG_RETURN_NULL();
+	run(&key, STATEMENT_READ,
+		key_of_text(&key, text_to_cstring(PG_GETARG_TEXT_PP(1))), NULL, &returned);
+	if (returned == NULL)
+		PG_RETURN_NULL();
+	PG_RETURN_JSONB_P(returned);
+}
+
+/*
+ * replace_document(collection regclass, doc jsonb)
+ */
+Datum
+ttl_docs_replace_document(PG_FUNCTION_ARGS)
+{
+	DocumentKey key = key_of_collection(fcinfo);
+	Jsonb	   *doc = ttl_docs_without(object_arg(fcinfo, 1, "document"), TS_PROPERTY);
+	JsonbValue	id;
+	Datum		value;
+	Jsonb	   *returned;
+
+	if (!find_id(doc, &id))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("the document has no \"id\" that says which one to replace"),
+				 errhint("Use ttl_docs.create_document() to make a new one.")));
+	value = key_of_id(&key, &id);
+	if (run(&key, STATEMENT_REPLACE, value, doc, &returned) == 0)
+		report_no_document(&key, value);
+	PG_RETURN_JSONB_P(returned);
+}
+
+/*
+ * patch_document(collection regclass, id text, patch jsonb)
+ */
+Datum
+ttl_docs_patch_document(PG_FUNCTION_ARGS)
+{
+	DocumentKey key = key_of_collection(fcinfo);
+	Jsonb	   *patch = ttl_docs_without(object_arg(fcinfo, 2, "patch"), TS_PROPERTY);
+	Datum		value;
+	Jsonb	   *returned;
+
+	if (PG_ARGISNULL(1))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("id cannot be null")));
+	value = key_of_text(&key, text_to_cstring(PG_GETARG_TEXT_PP(1)));
+	patch = patch_without_id(&key, patch, value);
+	if (run(&key, STATEMENT_PATCH, value, patch, &returned) == 0)
+		report_no_document(&key, value);
+	PG_RETURN_JSONB_P(returned);
+}
+
+/*
+ * delete_document(collection regclass, id text)
+ */
+Datum
+ttl_docs_delete_document(PG_FUNCTION_ARGS)
+{
+	return write_by_id(fcinfo, STATEMENT_DELETE);
+}
+
+/*
+ * touch_document(collection regclass, id text)
+ */
+Datum
+ttl_docs_touch_document(PG_FUNCTION_ARGS)
+{
+	return write_by_id(fcinfo, STATEMENT_TOUCH);
+}
+
+/* Was there a document with that id? */
+static Datum
+write_by_id(FunctionCallInfo fcinfo, DocumentStatement statement)
+{
+	DocumentKey key = key_of_collection(fcinfo);
+
+	if (PG_ARGISNULL(1))
+		PG_RETURN_BOOL(false);
+	PG_RETURN_BOOL(run(&key, statement,
+					   key_of_text(&key, text_to_cstring(PG_GETARG_TEXT_PP(1))),
+					   NULL, NULL) > 0);
+}
+
+/*
+ * documents(collection regclass, filter jsonb)
+ *
+ * The filter is held against documents as clients get them: "id" is the key.
+ * "_ts" is no property that could be contained.
+ */
+Datum
+ttl_docs_documents(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	DocumentKey key = key_of_collection(fcinfo);
+	DocumentStatement statement = STATEMENT_ALL;
+	Jsonb	   *filter = NULL;
+	Datum		value = (Datum) 0;
+	JsonbValue	property;
+
+	if (!PG_ARGISNULL(1))
+	{
+		statement = STATEMENT_CONTAINING;
+		filter = object_arg(fcinfo, 1, "filter");
+		if (ttl_docs_property(filter, TS_PROPERTY, &property) != NULL)
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					 errmsg("\"%s\" cannot be part of a filter", TS_PROPERTY),
+					 errhint("It is a column of the table: use SQL, with a WHERE clause on \"%s\".",
+							 TTL_DOCS_TS_COLUMN)));
+		if (ttl_docs_property(filter, ID_PROPERTY, &property) != NULL)
+		{
+			statement = STATEMENT_CONTAINING_WITH_ID;
+			value = key_of_id(&key, &property);
+			filter = ttl_docs_without(filter, ID_PROPERTY);
+		}
+	}
+	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
+	run_into(rsinfo->setResult, rsinfo->econtext->ecxt_per_query_memory, &key,
+			 statement, value, filter);
+	return (Datum) 0;
+}
+
+/* The collection that a document function is called for. */
+static DocumentKey
+key_of_collection(FunctionCallInfo fcinfo)
+{
+	ttl_docs_require_preload();
+	return ttl_docs_document_key(ttl_docs_collection_arg(fcinfo));
+}
+
+static Jsonb *
+object_arg(FunctionCallInfo fcinfo, int arg, const char *what)
+{
+	Jsonb	   *object;
+
+	if (PG_ARGISNULL(arg))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("%s cannot be null", what)));
+	object = PG_GETARG_JSONB_P(arg);
+	if (!JB_ROOT_IS_OBJECT(object))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("%s is not a JSON object: %s", what,
+						ttl_docs_json_excerpt(object)),
+				 errhint("Write it as an object, such as {\"id\": \"a\", \"ttl\": 60}.")));
+	return object;
+}
+
+/* Does the document say its id?  null says nothing. */
+static bool
+find_id(Jsonb *doc, JsonbValue *id)
+{
+	return ttl_docs_property(doc, ID_PROPERTY, id) != NULL && id->type != jbvNull;
+}
+
+/* An id as text, or an error if it is of a type that ids cannot have. */
+static char *
+id_text(const DocumentKey *key, const JsonbValue *id)
+{
+	JsonbValue	copy = *id;
+
+	if (id->type == jbvString)
+		return pnstrdup(id->val.string.val, id->val.string.len);
+	/* 60.0 is 60 */
+	if (id->type == jbvNumeric && key->is_number)
+		return DatumGetCString(DirectFunctionCall1(numeric_out,
+												   DirectFunctionCall1(numeric_trim_scale,
+																	   NumericGetDatum(id->val.numeric))));
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("invalid \"id\" of a document: %s",
+					ttl_docs_json_excerpt(JsonbValueToJsonb(&copy))),
+			 key->is_number ?
+			 errhint("The id of documents in \"%s\" is a number, or a number as a string.",
+					 get_rel_name(key->relid)) :
+			 errhint("The id of documents in \"%s\" is a string.",
+					 get_rel_name(key->relid))));
+}
+
+static Datum
+key_of_text(const DocumentKey *key, char *text)
+{
+	return OidInputFunctionCall(key->input, text, key->ioparam, -1);
+}
+
+static Datum
+key_of_id(const DocumentKey *key, const JsonbValue *id)
+{
+	return key_of_text(key, id_text(key, id));
+}
+
+static char *
+text_of_key(const DocumentKey *key, Datum value)
+{
+	Oid			output;
+	bool		is_varlena;
+
+	getTypeOutputInfo(key->type, &output, &is_varlena);
+	return OidOutputFunctionCall(output, value);
+}
+
+/* A key for a document that says none. */
+static Datum
+new_key(const DocumentKey *key)
+{
+	Datum		value;
+	Oid			type = getBaseType(key->type);
+
+	if (!key->is_generated && evaluate_default(key, &value))
+		return value;
+	if (type != UUIDOID && TypeCategory(type) != TYPCATEGORY_STRING)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("the document has no \"id\", and the table \"%s\" no default for it",
+						get_rel_name(key->relid)),
+				 errhint("Put an \"id\" into the document.")));
+	value = DirectFunctionCall1(gen_random_uuid, (Datum) 0);
+	return key_of_text(key, DatumGetCString(DirectFunctionCall1(uuid_out, value)));
+}
+
+/*
+ * Evaluates the default of the key column, which may be an identity; false if
+ * there is none.  INSERT would do it after it has checked the right to insert,
+ * and so do we: others must not use up a sequence.
+ */
+static bool
+evaluate_default(const DocumentKey *key, Datum *value)
+{
+	Relation	rel = table_open(key->relid, NoLock);
+	Node	   *expression = build_column_default(rel, key->column);
+	EState	   *estate;
+	bool		isnull = true;
+
+	*value = (Datum) 0;
+	if (expression != NULL)
+	{
+		int16		typlen;
+		bool		typbyval;
+
+		if (pg_attribute_aclcheck(key->relid, key->column, GetUserId(), ACL_INSERT) != ACLCHECK_OK)
+			aclcheck_error(pg_class_aclcheck(key->relid, GetUserId(), ACL_INSERT),
+						   OBJECT_TABLE, RelationGetRelationName(rel));
+		get_typlenbyval(key->type, &typlen, &typbyval);
+		estate = CreateExecutorState();
+		*value = ExecEvalExprSwitchContext(ExecPrepareExpr((Expr *) expression, estate),
+										   GetPerTupleExprContext(estate), &isnull);
+		if (!isnull)
+			*value = datumCopy(*value, typbyval, typlen);
+		FreeExecutorState(estate);
+	}
+	table_close(rel, NoLock);
+	return !isnull;
+}
+
+/* The id that stands for a key. */
+static void
+set_id(JsonbValue *id, const DocumentKey *key, Datum value)
+{
+	char	   *text = text_of_key(key, value);
+
+	if (key->is_number)
+	{
+		id->type = jbvNumeric;
+		id->val.numeric =
+			DatumGetNumeric(DirectFunctionCall3(numeric_in, CStringGetDatum(text),
+												ObjectIdGetDatum(InvalidOid),
+												Int32GetDatum(-1)));
+	}
+	else
+	{
+		id->type = jbvString;
+		id->val.string.val = text;
+		id->val.string.len = strlen(text);
+	}
+}
+
+/*
+ * Where the table computes the key, that has to be from the id.  Otherwise the
+ * document would be found under another id than it was given.
+ */
+static void
+require_id_as_key(const DocumentKey *key, Jsonb *stored, Jsonb *returned)
+{
+	JsonbValue	sent;
+	JsonbValue	found;
+
+	if (find_id(stored, &sent) && find_id(returned, &found) &&
+		strcmp(id_text(key, &sent), id_text(key, &found)) == 0)
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("the primary key of \"%s\" is generated from something else than the \"id\" of a document",
+					get_rel_name(key->relid)),
+			 errhint("Use INSERT, which needs no id.")));
+}
+
+/* The id of a document is final, but a patch may mention it. */
+static Jsonb *
+patch_without_id(const DocumentKey *key, Jsonb *patch, Datum value)
+{
+	JsonbValue	id;
+	char	   *text = text_of_key(key, value);
+
+	if (ttl_docs_property(patch, ID_PROPERTY, &id) == NULL)
+		return patch;
+	if (id.type == jbvNull ||
+		strcmp(text_of_key(key, key_of_id(key, &id)), text) != 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("a patch cannot change the \"id\" of document \"%s\" to %s", text,
+						ttl_docs_json_excerpt(JsonbValueToJsonb(&id))),
+				 errhint("Create a document with the new id, and delete the old one.")));
+	return ttl_docs_without(patch, ID_PROPERTY);
+}
+
+static void
+report_no_document(const DocumentKey *key, Datum value)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_NO_DATA_FOUND),
+			 errmsg("there is no document \"%s\" in \"%s\"",
+					text_of_key(key, value), get_rel_name(key->relid)),
+			 errhint("Use ttl_docs.upsert_document() or ttl_docs.create_document() to make one.")));
+}
+
+/*
+ * Runs a statement and tells how many rows it was about.  Sets *returned, unless
+ * that is NULL, to the document that came back, in the caller's memory, or to
+ * NULL.
+ */
+static uint64
+run(const DocumentKey *key, DocumentStatement statement, Datum key_value,
+	Jsonb *doc, Jsonb **returned)
+{
+	Datum		values[] = {key_value, JsonbPGetDatum(doc)};
+	char		nulls[] = {' ', doc == NULL ? 'n' : ' '};
+	int			result;
+	uint64		processed;
+
+	SPI_connect();
+	result = SPI_execute_plan(ttl_docs_document_plan(key, statement), values, nulls,
+							  statement == STATEMENT_READ, 0);
+	if (result < 0)
+		elog(ERROR, "could not run a statement for documents: %s",
+			 SPI_result_code_string(result));
+	processed = SPI_processed;
+	if (returned != NULL)
+	{
+		bool		isnull = true;
+		Datum		value = (Datum) 0;
+
+		/* a rule may have made something else of the statement */
+		if (SPI_tuptable != NULL && processed > 0)
+			value = SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1,
+								  &isnull);
+		*returned = isnull ? NULL : DatumGetJsonbP(SPI_datumTransfer(value, false, -1));
+	}
+	SPI_finish();
+	return processed;
+}
+
+/* Runs a statement that reads, and puts its rows into a tuplestore. */
+static void
+run_into(Tuplestorestate *result, MemoryContext context, const DocumentKey *key,
+		 DocumentStatement statement, Datum key_value, Jsonb *doc)
+{
+	DestReceiver *receiver = CreateDestReceiver(DestTuplestore);
+	ParamListInfo params = makeParamList(2);
+	SPIExecuteOptions options = {.params = params, .read_only = true, .dest = receiver};
+	int			code;
+
+	params->params[0] = (ParamExternData) {key_value, statement != STATEMENT_CONTAINING_WITH_ID,
+		PARAM_FLAG_CONST, key->type};
+	params->params[1] = (ParamExternData) {JsonbPGetDatum(doc), doc == NULL,
+		PARAM_FLAG_CONST, JSONBOID};
+	SetTuplestoreDestReceiverParams(receiver, result, context, false, NULL, NULL);
+	SPI_connect();
+	code = SPI_execute_plan_extended(ttl_docs_document_plan(key, statement), &options);
+	if (code < 0)
+		elog(ERROR, "could not run a statement for documents: %s",
+			 SPI_result_code_string(code));
+	SPI_finish();
+	receiver->rDestroy(receiver);
+}

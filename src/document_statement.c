@@ -1,0 +1,380 @@
+/*-------------------------------------------------------------------------
+ *
+ * document_statement.c
+ *		The SQL that the document functions stand for, as cached plans.
+ *
+ * Each document function runs one statement, the one that a user would write.
+ * So rights, row security, triggers, isolation, partitions and all that makes
+ * a collection one are core's business and that of the other parts.
+ *
+ * What is known of a table (its key, and a plan for each statement that was
+ * used) is kept for the session.  A change of the table makes it invalid: the
+ * relation cache tells, and for changes of other objects that the text of a
+ * statement mentions, such as its schema, core's plan cache.
+ *
+ * A plan that is found to be invalid may be running further up the stack, where a
+ * trigger has brought us here.  It is freed when the transaction ends: no plan
+ * of ours runs then, as none of them can commit.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/stratnum.h"
+#include "access/xact.h"
+#include "catalog/pg_attribute.h"
+#include "catalog/pg_constraint.h"
+#include "catalog/pg_operator.h"
+#include "catalog/pg_type.h"
+#include "nodes/bitmapset.h"
+#include "storage/lmgr.h"
+#include "utils/builtins.h"
+#include "utils/hsearch.h"
+#include "utils/inval.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+#include "utils/syscache.h"
+
+#include "document.h"
+
+typedef struct DocumentTable
+{
+	Oid			relid;			/* hash key, must be first */
+	bool		is_valid;
+	DocumentKey key;
+	SPIPlanPtr	plans[NUM_STATEMENTS];
+} DocumentTable;
+
+static HTAB *tables = NULL;
+static List *retired_plans = NIL;
+static bool has_invalid_tables = false;
+
+static DocumentTable *find_table(Oid relid);
+static void make_tables(void);
+static DocumentKey find_key(Oid relid);
+static void retire_plans(DocumentTable *table);
+static void retire_plan(DocumentTable *table, DocumentStatement statement);
+static void invalidate_callback(Datum arg, Oid relid);
+static void free_what_is_over(XactEvent event, void *arg);
+static char *statement_text(const DocumentKey *key, DocumentStatement statement);
+static char *insert_text(const DocumentKey *key, const char *table,
+						 const char *key_column, const char *doc_column,
+						 const char *options);
+static char *returned_document(const DocumentKey *key, const char *key_column,
+							   const char *doc_column);
+static char *equals_operator(const DocumentKey *key);
+
+/*
+ * What is known of the key of a collection; an error if it has none.  Locks the
+ * table, as the statement to come will, so that it stays so.
+ */
+DocumentKey
+ttl_docs_document_key(Oid relid)
+{
+	Collection	collection;
+
+	LockRelationOid(relid, AccessShareLock);
+	if (!ttl_docs_collection(relid, &collection))
+		ttl_docs_report_no_collection(relid);
+	return find_table(relid)->key;
+}
+
+/*
+ * The plan of a statement on that table, good until the transaction ends.  SPI
+ * is connected.
+ */
+SPIPlanPtr
+ttl_docs_document_plan(const DocumentKey *key, DocumentStatement statement)
+{
+	DocumentTable *table = find_table(key->relid);
+	Oid			types[] = {key->type, JSONBOID};
+	SPIPlanPtr	plan;
+
+	plan = table->plans[statement];
+	if (plan != NULL && SPI_plan_is_valid(plan))
+		return plan;
+	retire_plan(table, statement);
+
+	/* a key finds one row, whatever its value: one plan serves all */
+	plan = SPI_prepare_cursor(statement_text(key, statement), lengthof(types), types,
+							  statement < STATEMENT_ALL ? CURSOR_OPT_GENERIC_PLAN :
+							  CURSOR_OPT_PARALLEL_OK);
+	if (plan == NULL || SPI_keepplan(plan) != 0)
+		elog(ERROR, "could not prepare a statement for the documents of table %u",
+			 key->relid);
+
+	/* if the table was invalidated meanwhile, the next call will see that */
+	table->plans[statement] = plan;
+	return plan;
+}
+
+/* The entry of a table, which stays where it is until the transaction ends. */
+static DocumentTable *
+find_table(Oid relid)
+{
+	DocumentTable *table;
+	DocumentKey key;
+	bool		found;
+
+	if (tables == NULL)
+		make_tables();
+	table = hash_search(tables, &relid, HASH_FIND, NULL);
+	if (table != NULL && table->is_valid)
+		return table;
+
+	key = find_key(relid);
+	table = hash_search(tables, &relid, HASH_ENTER, &found);
+	if (found)
+		retire_plans(table);
+	else
+		memset(table->plans, 0, sizeof(table->plans));
+	table->key = key;
+	table->is_valid = true;
+	return table;
+}
+
+static void
+make_tables(void)
+{
+	HASHCTL		ctl;
+
+	ctl.keysize = sizeof(Oid);
+	ctl.entrysize = sizeof(DocumentTable);
+	ctl.hcxt = TopMemoryContext;
+	tables = hash_create("ttl_docs document statements", 16, &ctl,
+						 HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	CacheRegisterRelcacheCallback(invalidate_callback, (Datum) 0);
+	RegisterXactCallback(free_what_is_over, NULL);
+}
+
+/* Finds the key of a table, or raises an error. */
+static DocumentKey
+find_key(Oid relid)
+{
+	Oid			constraint;
+	Bitmapset  *columns = get_primary_key_attnos(relid, true, &constraint);
+	DocumentKey key = {.relid = relid};
+	HeapTuple	tuple;
+	Form_pg_attribute attribute;
+
+	if (bms_membership(columns) != BMS_SINGLETON)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 bms_is_empty(columns) ?
+				 errmsg("the documents of \"%s\" have no id: the table has no primary key",
+						get_rel_name(relid)) :
+				 errmsg("the documents of \"%s\" have no id: its primary key has %d columns",
+						get_rel_name(relid), bms_num_members(columns)),
+				 errhint("The document functions need a primary key of one column. SQL works without.")));
+	key.column = bms_singleton_member(columns) + FirstLowInvalidHeapAttributeNumber;
+
+	tuple = SearchSysCache2(ATTNUM, ObjectIdGetDatum(relid),
+							Int16GetDatum(key.column));
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for attribute %d of relation %u",
+			 key.column, relid);
+	attribute = (Form_pg_attribute) GETSTRUCT(tuple);
+	key.type = attribute->atttypid;
+	key.is_generated = attribute->attgenerated != '\0';
+	ReleaseSysCache(tuple);
+
+	getTypeInputInfo(key.type, &key.input, &key.ioparam);
+	switch (getBaseType(key.type))
+	{
+		case INT2OID:
+		case INT4OID:
+		case INT8OID:
+		case FLOAT4OID:
+		case FLOAT8OID:
+		case NUMERICOID:
+			key.is_number = true;
+	}
+	key.index = get_constraint_index(constraint);
+	return key;
+}
+
+static void
+retire_plans(DocumentTable *table)
+{
+	for (int i = 0; i < NUM_STATEMENTS; i++)
+		retire_plan(table, i);
+}
+
+static void
+retire_plan(DocumentTable *table, DocumentStatement statement)
+{
+	MemoryContext caller;
+
+	if (table->plans[statement] == NULL)
+		return;
+	caller = MemoryContextSwitchTo(TopMemoryContext);
+	retired_plans = lappend(retired_plans, table->plans[statement]);
+	MemoryContextSwitchTo(caller);
+	table->plans[statement] = NULL;
+}
+
+/* A relation was invalidated; InvalidOid stands for all. */
+static void
+invalidate_callback(Datum arg, Oid relid)
+{
+	HASH_SEQ_STATUS status;
+	DocumentTable *table;
+
+	(void) arg;
+	if (OidIsValid(relid))
+	{
+		table = hash_search(tables, &relid, HASH_FIND, NULL);
+		if (table == NULL)
+			return;
+		table->is_valid = false;
+	}
+	else
+	{
+		hash_seq_init(&status, tables);
+		while ((table = hash_seq_search(&status)) != NULL)
+			table->is_valid = false;
+	}
+	has_invalid_tables = true;
+}
+
+/*
+ * Frees plans that are replaced, and all that is known of tables that have
+ * changed: they may not even exist any more.
+ */
+static void
+free_what_is_over(XactEvent event, void *arg)
+{
+	HASH_SEQ_STATUS status;
+	DocumentTable *table;
+	ListCell   *lc;
+
+	(void) arg;
+	if (event != XACT_EVENT_COMMIT && event != XACT_EVENT_ABORT &&
+		event != XACT_EVENT_PREPARE)
+		return;
+	if (has_invalid_tables)
+	{
+		has_invalid_tables = false;
+		hash_seq_init(&status, tables);
+		while ((table = hash_seq_search(&status)) != NULL)
+		{
+			if (table->is_valid)
+				continue;
+			retire_plans(table);
+			hash_search(tables, &table->relid, HASH_REMOVE, NULL);
+		}
+	}
+	foreach(lc, retired_plans)
+		SPI_freeplan(lfirst(lc));
+	list_free(retired_plans);
+	retired_plans = NIL;
+}
+
+/*
+ * The text of a statement.  Every name is quoted and has its schema, so that
+ * the caller's search_path does not matter.
+ */
+static char *
+statement_text(const DocumentKey *key, DocumentStatement statement)
+{
+	Collection	collection;
+	char	   *table = ttl_docs_quoted_name(key->relid);
+	const char *key_column = quote_identifier(get_attname(key->relid, key->column, false));
+	const char *doc_column;
+	char	   *is_it = psprintf("%s %s $1", key_column, equals_operator(key));
+	char	   *returned;
+
+	if (!ttl_docs_collection(key->relid, &collection))
+		ttl_docs_report_no_collection(key->relid);
+	doc_column = quote_identifier(NameStr(collection.settings.doc_column));
+	returned = returned_document(key, key_column, doc_column);
+
+	switch (statement)
+	{
+		case STATEMENT_READ:
+			return psprintf("SELECT %s FROM %s WHERE %s", returned, table, is_it);
+		case STATEMENT_CREATE:
+			return psprintf("%s RETURNING %s",
+							insert_text(key, table, key_column, doc_column, ""),
+							returned);
+		case STATEMENT_CREATE_WITH_NEW_ID:
+			return psprintf("%s RETURNING %s",
+							insert_text(key, table, key_column, doc_column,
+										"OVERRIDING SYSTEM VALUE "),
+							returned);
+		case STATEMENT_REPLACE:
+			return psprintf("UPDATE %s SET %s = $2 WHERE %s RETURNING %s",
+							table, doc_column, is_it, returned);
+		case STATEMENT_UPSERT:
+			return psprintf("%s ON CONFLICT (%s) DO UPDATE SET %s = EXCLUDED.%s RETURNING %s",
+							insert_text(key, table, key_column, doc_column, ""),
+							key_column, doc_column, doc_column, returned);
+		case STATEMENT_PATCH:
+			return psprintf("UPDATE %s SET %s = %s.merge_patch(%s.patchable(%s), $2) WHERE %s RETURNING %s",
+							table, doc_column, TTL_DOCS_SCHEMA, TTL_DOCS_INTERNAL,
+							doc_column, is_it, returned);
+		case STATEMENT_DELETE:
+			return psprintf("DELETE FROM %s WHERE %s", table, is_it);
+		case STATEMENT_TOUCH:
+			/* not the key: that would keep out those who only refer to it */
+			return psprintf("UPDATE %s SET %s = DEFAULT WHERE %s",
+							table, TTL_DOCS_TS_COLUMN, is_it);
+		case STATEMENT_ALL:
+			return psprintf("SELECT %s FROM %s", returned, table);
+		case STATEMENT_CONTAINING:
+			return psprintf("SELECT %s FROM %s WHERE %s OPERATOR(pg_catalog.@>) $2",
+							returned, table, doc_column);
+		case STATEMENT_CONTAINING_WITH_ID:
+			return psprintf("SELECT %s FROM %s WHERE %s AND %s OPERATOR(pg_catalog.@>) $2",
+							returned, table, is_it, doc_column);
+	}
+	elog(ERROR, "unknown statement %d", (int) statement);
+}
+
+/* A key that the table computes from the document cannot be written. */
+static char *
+insert_text(const DocumentKey *key, const char *table, const char *key_column,
+			const char *doc_column, const char *options)
+{
+	if (key->is_generated)
+		return psprintf("INSERT INTO %s (%s) VALUES ($2)", table, doc_column);
+	return psprintf("INSERT INTO %s (%s, %s) %sVALUES ($1, $2)", table,
+					key_column, doc_column, options);
+}
+
+/* SQL for the document as clients get it. */
+static char *
+returned_document(const DocumentKey *key, const char *key_column,
+				  const char *doc_column)
+{
+	return psprintf("%s.returned_document(%s, pg_catalog.to_jsonb(%s%s), %s)",
+					TTL_DOCS_INTERNAL, doc_column, key_column,
+					key->is_number ? "" : "::pg_catalog.text",
+					TTL_DOCS_TS_COLUMN);
+}
+
+/* The operator that the primary key goes by. */
+static char *
+equals_operator(const DocumentKey *key)
+{
+	Relation	index = index_open(key->index, AccessShareLock);
+	Oid			type = index->rd_opcintype[0];
+	Oid			operator = get_opfamily_member(index->rd_opfamily[0], type, type,
+											   BTEqualStrategyNumber);
+	HeapTuple	tuple = SearchSysCache1(OPEROID, ObjectIdGetDatum(operator));
+	Form_pg_operator form;
+	char	   *text;
+
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for operator %u", operator);
+	form = (Form_pg_operator) GETSTRUCT(tuple);
+	text = psprintf("OPERATOR(%s.%s)",
+					quote_identifier(get_namespace_name(form->oprnamespace)),
+					NameStr(form->oprname));
+	ReleaseSysCache(tuple);
+	index_close(index, AccessShareLock);
+	return text;
+}
