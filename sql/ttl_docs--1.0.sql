@@ -325,27 +325,38 @@ GRANT EXECUTE ON ALL ROUTINES IN SCHEMA ttl_docs, ttl_docs_internal TO PUBLIC;
 -- Views
 --
 CREATE VIEW ttl_docs.collections AS
-SELECT l.objoid::pg_catalog.regclass AS collection,
-       (s.settings OPERATOR(pg_catalog.->>) 'document')::pg_catalog.name AS doc_column,
-       (s.settings OPERATOR(pg_catalog.->>) 'default_ttl')::pg_catalog.int4 AS default_ttl,
-       CASE s.settings OPERATOR(pg_catalog.->>) 'default_ttl'
-           WHEN '-1' THEN 'on (no default)'
-           ELSE CASE WHEN s.settings OPERATOR(pg_catalog.->>) 'default_ttl' IS NULL
-                     THEN 'off' ELSE 'on' END
+SELECT c.collection,
+       c.doc_column,
+       c.default_ttl,
+       CASE WHEN c.default_ttl IS NULL THEN 'off'
+            WHEN c.default_ttl OPERATOR(pg_catalog.=) -1 THEN 'on (no default)'
+            ELSE 'on'
        END AS mode,
-       s.settings OPERATOR(pg_catalog.->>) 'indexing' AS indexing,
-       (s.settings OPERATOR(pg_catalog.->>) 'paused')::pg_catalog.bool
-       OR (s.settings OPERATOR(pg_catalog.->>) 'table')::pg_catalog.oid
-          OPERATOR(pg_catalog.<>) l.objoid
-       OR (s.settings OPERATOR(pg_catalog.->>) 'database')::pg_catalog.oid
-          OPERATOR(pg_catalog.<>) d.oid AS paused
-  FROM pg_catalog.pg_seclabel AS l
-  JOIN pg_catalog.pg_database AS d
-    ON d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database(),
-       LATERAL (SELECT l.label::pg_catalog.jsonb AS settings) AS s
- WHERE l.provider OPERATOR(pg_catalog.=) 'ttl_docs'
-   AND l.classoid OPERATOR(pg_catalog.=) 'pg_catalog.pg_class'::pg_catalog.regclass
-   AND l.objsubid OPERATOR(pg_catalog.=) 0;
+       c.indexing,
+       c.paused,
+       CASE WHEN c.default_ttl IS NULL
+            THEN pg_catalog.format('Nothing expires, and "ttl" in documents is ignored. To turn TTL on: SELECT ttl_docs.set_default_ttl(%L, -1)',
+                                   c.collection)
+            WHEN c.paused
+            THEN pg_catalog.format('Expired documents stay on disk, hidden. To purge them: SELECT ttl_docs.resume_purge(%L)',
+                                   c.collection)
+       END AS hint
+  FROM (SELECT l.objoid::pg_catalog.regclass AS collection,
+               (s.settings OPERATOR(pg_catalog.->>) 'document')::pg_catalog.name AS doc_column,
+               (s.settings OPERATOR(pg_catalog.->>) 'default_ttl')::pg_catalog.int4 AS default_ttl,
+               s.settings OPERATOR(pg_catalog.->>) 'indexing' AS indexing,
+               (s.settings OPERATOR(pg_catalog.->>) 'paused')::pg_catalog.bool
+               OR (s.settings OPERATOR(pg_catalog.->>) 'table')::pg_catalog.oid
+                  OPERATOR(pg_catalog.<>) l.objoid
+               OR (s.settings OPERATOR(pg_catalog.->>) 'database')::pg_catalog.oid
+                  OPERATOR(pg_catalog.<>) d.oid AS paused
+          FROM pg_catalog.pg_seclabel AS l
+          JOIN pg_catalog.pg_database AS d
+            ON d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database(),
+               LATERAL (SELECT l.label::pg_catalog.jsonb AS settings) AS s
+         WHERE l.provider OPERATOR(pg_catalog.=) 'ttl_docs'
+           AND l.classoid OPERATOR(pg_catalog.=) 'pg_catalog.pg_class'::pg_catalog.regclass
+           AND l.objsubid OPERATOR(pg_catalog.=) 0) AS c;
 COMMENT ON VIEW ttl_docs.collections IS 'the collections of this database and their settings';
 GRANT SELECT ON ttl_docs.collections TO PUBLIC;
 

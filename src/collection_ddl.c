@@ -64,7 +64,9 @@ static CollectionSettings new_settings(bool on, int32 default_ttl,
 									   const char *indexing);
 static void adopt_table(Oid relid, CollectionSettings *settings,
 						const char *doc_column, const char *last_modified);
-static void tell_expired(Oid relid, const CollectionSettings *settings);
+static void tell_surprises(Oid relid, const CollectionSettings *settings,
+						   bool has_old_stamps);
+static int64 count_documents(Oid relid, const char *condition);
 static void mend_tree(Oid relid, const CollectionSettings *settings);
 static void choose_doc_column(Relation rel, const char *doc_column, NameData *name);
 static char *first_stamp_expression(Relation rel, const char *last_modified,
@@ -366,8 +368,7 @@ adopt_table(Oid relid, CollectionSettings *settings,
 	ttl_docs_create_trigger(relid);
 	ttl_docs_create_purge_index(relid, settings->indexing);
 
-	if (settings->on && (present.ts || last_modified != NULL))
-		tell_expired(relid, settings);
+	tell_surprises(relid, settings, present.ts || last_modified != NULL);
 
 	settings->origin_database = MyDatabaseId;
 	settings->origin_relation = relid;
@@ -375,32 +376,60 @@ adopt_table(Oid relid, CollectionSettings *settings,
 }
 
 /*
- * Says how many documents are expired by the stamps that they brought.  The
- * table is not a collection yet, so they can be seen.
+ * Says what the documents that are there may surprise their owner with: that
+ * they are expired by the stamps they brought, or that they have a ttl which
+ * does nothing.  The table is not a collection yet, so all can be seen.
  */
 static void
-tell_expired(Oid relid, const CollectionSettings *settings)
+tell_surprises(Oid relid, const CollectionSettings *settings, bool has_old_stamps)
 {
-	char	   *sql = psprintf("SELECT pg_catalog.count(*) FROM %s"
-							   " WHERE %s.expires_under(%s, %s, %d) OPERATOR(pg_catalog.<=) %s.now()",
-							   ttl_docs_quoted_name(relid), TTL_DOCS_INTERNAL,
-							   TTL_DOCS_TS_COLUMN, TTL_DOCS_TTL_COLUMN,
-							   settings->default_ttl, TTL_DOCS_SCHEMA);
+	const char *name = get_rel_name(relid);
+	int64		count;
+
+	if (settings->on)
+	{
+		count = !has_old_stamps ? 0 :
+			count_documents(relid, psprintf("%s.expires_under(%s, %s, %d) OPERATOR(pg_catalog.<=) %s.now()",
+											TTL_DOCS_INTERNAL, TTL_DOCS_TS_COLUMN,
+											TTL_DOCS_TTL_COLUMN, settings->default_ttl,
+											TTL_DOCS_SCHEMA));
+		if (count > 0)
+			ereport(NOTICE,
+					(errmsg_plural("%lld document of \"%s\" has expired already",
+								   "%lld documents of \"%s\" have expired already",
+								   (unsigned long) count, (long long) count, name)));
+		return;
+	}
+
+	count = count_documents(relid, TTL_DOCS_TTL_COLUMN " IS NOT NULL");
+	if (count > 0)
+	{
+		char	   *literal = quote_literal_cstr(ttl_docs_quoted_name(relid));
+
+		ereport(NOTICE,
+				(errmsg_plural("%lld document of \"%s\" has a \"ttl\", which is ignored: TTL is off",
+							   "%lld documents of \"%s\" have a \"ttl\", which is ignored: TTL is off",
+							   (unsigned long) count, (long long) count, name),
+				 errhint("ttl_docs.preview(%s, -1) shows what would expire, ttl_docs.set_default_ttl(%s, -1) turns TTL on.",
+						 literal, literal)));
+	}
+}
+
+static int64
+count_documents(Oid relid, const char *condition)
+{
+	char	   *sql = psprintf("SELECT pg_catalog.count(*) FROM %s WHERE %s",
+							   ttl_docs_quoted_name(relid), condition);
 	int64		count;
 	bool		isnull;
 
 	SPI_connect();
 	if (SPI_execute(sql, false, 1) != SPI_OK_SELECT || SPI_processed != 1)
-		elog(ERROR, "could not count the expired documents");
+		elog(ERROR, "could not count documents");
 	count = DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0],
 										SPI_tuptable->tupdesc, 1, &isnull));
 	SPI_finish();
-	if (count > 0)
-		ereport(NOTICE,
-				(errmsg_plural("%lld document of \"%s\" has expired already",
-							   "%lld documents of \"%s\" have expired already",
-							   (unsigned long) count, (long long) count,
-							   get_rel_name(relid))));
+	return count;
 }
 
 /*
@@ -565,7 +594,7 @@ add_system_columns(Oid relid, const CollectionSettings *settings,
 				 table, TTL_DOCS_TS_COLUMN, TTL_DOCS_TS_COLUMN);
 	ttl_docs_run("COMMENT ON COLUMN %s.%s IS 'ttl_docs: when the document was last written'",
 				 table, TTL_DOCS_TS_COLUMN);
-	ttl_docs_run("COMMENT ON COLUMN %s.%s IS 'ttl_docs: the document''s own ttl; NULL inherits'",
+	ttl_docs_run("COMMENT ON COLUMN %s.%s IS 'ttl_docs: the document''s own ttl; NULL inherits; ignored while TTL is off, see ttl_docs.collections'",
 				 table, TTL_DOCS_TTL_COLUMN);
 	ttl_docs_run("COMMENT ON COLUMN %s.%s IS 'ttl_docs: internal, position in the purge index'",
 				 table, TTL_DOCS_SLOT_COLUMN);

@@ -585,7 +585,11 @@ state_of(Oid root, const CollectionStats *stats, const char **hint)
 	if (state == PURGE_IDLE && stats->undeletable > 0)
 		*hint = "Some documents could not be deleted, see last_error. They are tried again, or at once after ttl_docs.resume_purge().";
 	if (state == PURGE_IDLE && !collection.settings.on)
+	{
+		if (*hint == NULL)
+			*hint = "Nothing expires, and \"ttl\" in documents is ignored. Turn TTL on with ttl_docs.set_default_ttl().";
 		return "off";
+	}
 	return ttl_docs_purge_state_name(state);
 }
 
