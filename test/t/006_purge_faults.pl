@@ -8,59 +8,18 @@ use strict;
 use warnings;
 
 use IPC::Run;
+use lib 'test/perl';
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
+use PurgeNode;
 use Test::More;
 
 plan skip_all => 'this PostgreSQL::Test has no background sessions'
   unless eval { require PostgreSQL::Test::BackgroundPsql; };
 
-my $node = PostgreSQL::Test::Cluster->new('main');
-$node->init(allows_streaming => 'logical');
-$node->append_conf(
-	'postgresql.conf', q{
-shared_preload_libraries = 'ttl_docs'
-ttl_docs.purge_naptime = '20ms'
-ttl_docs.purge = off
+my $node = start_node(q{
 restart_after_crash = on
-autovacuum = off
-});
-$node->start;
-# A function, because poll_query_until() takes a single result.
-$node->safe_psql(
-	'postgres', q{
-	CREATE EXTENSION ttl_docs;
-	CREATE FUNCTION on_disk(collection regclass, suffix text DEFAULT '') RETURNS bigint
-	LANGUAGE plpgsql SET ttl_docs.show_expired = on AS $$
-	DECLARE result bigint;
-	BEGIN
-		EXECUTE format('SELECT count(*) FROM %s %s', collection, suffix) INTO result;
-		RETURN result;
-	END $$;
-});
-
-sub sql
-{
-	my ($query) = @_;
-	return $node->safe_psql('postgres', $query);
-}
-
-# Waits until a query returns what is expected, and counts as a test.
-sub until_is
-{
-	my ($query, $expected, $name) = @_;
-	ok($node->poll_query_until('postgres', $query, $expected), $name)
-	  or diag(sql('SELECT * FROM ttl_docs.stat_collections'));
-	return;
-}
-
-sub configure
-{
-	my ($setting) = @_;
-	$node->append_conf('postgresql.conf', $setting);
-	$node->reload;
-	return;
-}
+}, allows_streaming => 'logical');
 
 # How often the log has something, from an offset on.
 sub count_log
@@ -69,12 +28,6 @@ sub count_log
 	my $log = slurp_file($node->logfile, $offset);
 	my @found = $log =~ /$pattern/g;
 	return scalar @found;
-}
-
-sub stat_of
-{
-	my ($column, $collection) = @_;
-	return "SELECT $column FROM ttl_docs.stat_collections WHERE collection = '$collection'::regclass";
 }
 
 # ---- Crashes in the middle of a backlog, under writers ----

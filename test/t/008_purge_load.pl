@@ -9,21 +9,16 @@ use strict;
 use warnings;
 
 use IPC::Run;
+use lib 'test/perl';
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
+use PurgeNode;
 use Test::More;
 
 plan skip_all => 'this PostgreSQL::Test has no background sessions'
   unless eval { require PostgreSQL::Test::BackgroundPsql; };
 
-my $node = PostgreSQL::Test::Cluster->new('main');
-$node->init;
-$node->append_conf(
-	'postgresql.conf', q{
-shared_preload_libraries = 'ttl_docs'
-ttl_docs.purge_naptime = '20ms'
-ttl_docs.purge = off
-autovacuum = off
+my $node = start_node(q{
 autovacuum_naptime = '1s'
 autovacuum_vacuum_cost_delay = 0
 shared_buffers = '256MB'
@@ -31,48 +26,6 @@ maintenance_work_mem = '256MB'
 max_wal_size = '4GB'
 checkpoint_timeout = '1h'
 });
-$node->start;
-# A function, because poll_query_until() takes a single result.
-$node->safe_psql(
-	'postgres', q{
-	CREATE EXTENSION ttl_docs;
-	CREATE FUNCTION on_disk(collection regclass, suffix text DEFAULT '') RETURNS bigint
-	LANGUAGE plpgsql SET ttl_docs.show_expired = on AS $$
-	DECLARE result bigint;
-	BEGIN
-		EXECUTE format('SELECT count(*) FROM %s %s', collection, suffix) INTO result;
-		RETURN result;
-	END $$;
-});
-
-sub sql
-{
-	my ($query) = @_;
-	return $node->safe_psql('postgres', $query);
-}
-
-# Waits until a query returns what is expected, and counts as a test.
-sub until_is
-{
-	my ($query, $expected, $name) = @_;
-	ok($node->poll_query_until('postgres', $query, $expected), $name)
-	  or diag(sql('SELECT * FROM ttl_docs.stat_collections'));
-	return;
-}
-
-sub configure
-{
-	my ($setting) = @_;
-	$node->append_conf('postgresql.conf', $setting);
-	$node->reload;
-	return;
-}
-
-sub stat_of
-{
-	my ($column, $collection) = @_;
-	return "SELECT $column FROM ttl_docs.stat_collections WHERE collection = '$collection'::regclass";
-}
 
 # A collection of so many live documents, and so many that have expired
 sub make_collection
