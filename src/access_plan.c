@@ -283,7 +283,8 @@ visit(Plan *plan, PlanWalk *walk)
 						(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 						 errmsg("ttl_docs cannot filter expired documents in this plan"),
 						 errdetail("It has a node of the unknown type %d, from another extension.",
-								   (int) nodeTag(plan))));
+								   (int) nodeTag(plan)),
+						 errhint("Turn off what that extension does to queries on collections.")));
 			break;
 	}
 
@@ -315,7 +316,8 @@ scanned_collection(Index scanrelid, PlanWalk *walk, Collection *collection,
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_COLUMN),
 				 errmsg("the collection \"%s\" has lost its system columns",
-						get_rel_name((*rte)->relid))));
+						get_rel_name((*rte)->relid)),
+				 errhint("Its documents cannot be told from expired ones any more. Restore the table from a backup.")));
 	return true;
 }
 
@@ -395,7 +397,8 @@ refuse_scan(Index scanrelid, Bitmapset *relids, PlanWalk *walk)
 			ereport(ERROR,
 					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 					 errmsg("ttl_docs cannot filter expired documents of \"%s\" in a foreign or custom scan",
-							get_rel_name(rte->relid))));
+							get_rel_name(rte->relid)),
+					 errhint("Turn off what adds such scans for collections.")));
 	}
 	bms_free(relids);
 }

@@ -524,7 +524,8 @@ first_stamp_expression(Relation rel, const char *last_modified, bool has_ts)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("last_modified cannot be used for table \"%s\", which has a column \"%s\" already",
-						RelationGetRelationName(rel), TTL_DOCS_TS_COLUMN)));
+						RelationGetRelationName(rel), TTL_DOCS_TS_COLUMN),
+				 errhint("Leave last_modified out to take these stamps over, or drop the column first.")));
 	attno = get_attnum(RelationGetRelid(rel), last_modified);
 	if (attno <= 0)
 		ereport(ERROR,

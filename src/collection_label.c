@@ -255,7 +255,8 @@ check_relabel(const ObjectAddress *object, const char *label)
 	if (object->classId != RelationRelationId || object->objectSubId != 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
-				 errmsg("only tables can be collections of ttl_docs")));
+				 errmsg("only tables can be collections of ttl_docs"),
+				 errhint("Make a table one with ttl_docs.adopt().")));
 	if (!OidIsValid(get_extension_oid(TTL_DOCS_EXTENSION, true)))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -283,7 +284,8 @@ check_relabel(const ObjectAddress *object, const char *label)
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("table \"%s\" is a partition of the collection \"%s\"",
 						get_rel_name(object->objectId),
-						get_rel_name(collection.root))));
+						get_rel_name(collection.root)),
+				 errhint("It has the settings of that collection.")));
 
 	check_labelled_table(object->objectId, &settings);
 	ttl_docs_invalidate_tree(object->objectId);
@@ -315,7 +317,8 @@ check_labelled_table(Oid relid, const CollectionSettings *settings)
 				(errcode(ERRCODE_UNDEFINED_COLUMN),
 				 errmsg("table \"%s\" has no jsonb column \"%s\"",
 						RelationGetRelationName(rel),
-						NameStr(settings->doc_column))));
+						NameStr(settings->doc_column)),
+				 errhint("Make it a collection with ttl_docs.adopt().")));
 	relation_close(rel, NoLock);
 }
 

@@ -167,7 +167,8 @@ ttl_docs_require_free_partition_key(Relation rel)
 			ereport(ERROR,
 					(errcode(ERRCODE_WRONG_OBJECT_TYPE),
 					 errmsg("the system column \"%s\" of a collection cannot be part of the partition key of \"%s\"",
-							names[i], RelationGetRelationName(rel))));
+							names[i], RelationGetRelationName(rel)),
+					 errhint("It changes with every write. Partition by a column of your own.")));
 	}
 }
 

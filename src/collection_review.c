@@ -182,7 +182,8 @@ review_new_partition(Oid relid, const Collection *collection)
 					(errcode(ERRCODE_WRONG_OBJECT_TYPE),
 					 errmsg("foreign table \"%s\" cannot be a partition of the collection \"%s\"",
 							RelationGetRelationName(rel),
-							get_rel_name(collection->root))));
+							get_rel_name(collection->root)),
+					 errhint("Its server would not hide expired documents. Copy its rows into a local table.")));
 		ttl_docs_require_free_partition_key(rel);
 		ttl_docs_require_last_trigger(rel);
 		table_close(rel, NoLock);
@@ -278,7 +279,8 @@ require_dead_there_too(Oid child, const CollectionSettings *settings,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("cannot attach \"%s\": its documents are in \"%s\", those of \"%s\" in \"%s\"",
 						get_rel_name(child), NameStr(settings->doc_column),
-						get_rel_name(root), NameStr(into->doc_column))));
+						get_rel_name(root), NameStr(into->doc_column)),
+				 errhint("Call ttl_docs.release() for it, and adopt() it with the same doc_column.")));
 	if (bounds.written > into_bounds.written || bounds.due > into_bounds.due)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),

@@ -173,7 +173,8 @@ ttl_docs_set_indexing(PG_FUNCTION_ARGS)
 	if (PG_ARGISNULL(1))
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("indexing cannot be null")));
+				 errmsg("indexing cannot be null"),
+				 errhint("Use \"consistent\", \"lazy\" or \"none\".")));
 	indexing = ttl_docs_parse_indexing(text_to_cstring(PG_GETARG_TEXT_PP(1)));
 	rel = ttl_docs_open_collection(relid, ShareRowExclusiveLock, &collection);
 	ttl_docs_require_unused(rel, "set_indexing");

@@ -1,0 +1,39 @@
+-- What somebody sees who has only psql: \df and \dv show what is to be called, each
+-- object says what it is for, and \d of a collection explains its columns.
+SELECT n.nspname, p.proname, p.prokind
+  FROM pg_proc AS p JOIN pg_namespace AS n ON n.oid = p.pronamespace
+ WHERE n.nspname = 'ttl_docs'
+ ORDER BY p.proname COLLATE "C";
+
+-- Nothing of the extension is without a comment.
+SELECT pg_describe_object(d.classid, d.objid, 0)
+  FROM pg_depend AS d
+ WHERE d.refclassid = 'pg_extension'::regclass
+   AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'ttl_docs')
+   AND d.deptype = 'e'
+   AND obj_description(d.objid, d.classid::regclass::name) IS NULL
+   AND d.classid <> 'pg_type'::regclass;
+-- What is internal says so, and is nowhere else.
+SELECT p.oid::regprocedure
+  FROM pg_proc AS p JOIN pg_namespace AS n ON n.oid = p.pronamespace
+ WHERE n.nspname IN ('ttl_docs', 'ttl_docs_internal')
+   AND (n.nspname = 'ttl_docs_internal')
+       <> (obj_description(p.oid, 'pg_proc') LIKE 'internal: %');
+
+SELECT ttl_docs.create_collection('c', 60);
+\d c
+SELECT attname, col_description('c'::regclass, attnum) FROM pg_attribute
+ WHERE attrelid = 'c'::regclass AND attname LIKE '\_%' ORDER BY attnum;
+
+-- A ttl that does nothing, because TTL is off: where people look, it is said.
+CREATE TABLE a (id int PRIMARY KEY, doc jsonb);
+INSERT INTO a VALUES (1, '{"ttl": 60}'), (2, '{}');
+SELECT ttl_docs.adopt('a');
+SELECT ttl_docs.create_collection('o');
+SELECT ttl_docs.pause_purge('c');
+SELECT collection, mode, paused, hint FROM ttl_docs.collections ORDER BY collection::text;
+-- The hints are commands that work.
+SELECT ttl_docs.set_default_ttl('a', -1);
+SELECT ttl_docs.resume_purge('c');
+SELECT collection, mode, paused, hint FROM ttl_docs.collections ORDER BY collection::text;
+DROP TABLE a, c, o;
