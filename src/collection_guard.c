@@ -378,6 +378,6 @@ check_drop_index_concurrently(Node *parsetree)
 					(errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
 					 errmsg("cannot drop the purge index \"%s\" of the collection \"%s\" while a DefaultTTL is set",
 							get_rel_name(index), get_rel_name(collection.root)),
-					 errhint("Turn TTL off with ttl_docs.set_default_ttl(), or use ttl_docs.set_indexing() or ttl_docs.release().")));
+					 errhint("A schema tool has to be told to leave it alone; to do without it, turn TTL off with ttl_docs.set_default_ttl(), or use ttl_docs.set_indexing() or ttl_docs.release().")));
 	}
 }
