@@ -11,6 +11,8 @@
  *
  * Releasing.  An expired document must not come back as a plain row, so the
  * expired ones are deleted first, with their triggers and foreign key actions.
+ * Constraints that are deferred are immediate from then on, until the
+ * transaction ends: no table is altered that has triggers pending.
  *
  * Locks: adopt, release and drop_collection take ACCESS EXCLUSIVE on the table
  * and its partitions until the transaction ends, as the ALTER TABLE and DROP
@@ -169,6 +171,8 @@ ttl_docs_release(PG_FUNCTION_ARGS)
 	rel = ttl_docs_open_collection(ttl_docs_collection_arg(fcinfo),
 								   AccessExclusiveLock, &collection);
 	relid = RelationGetRelid(rel);
+	/* triggers that are left for later would keep us from altering the table */
+	ttl_docs_fire_deferred_now();
 	ttl_docs_require_unused(rel, "release");
 	require_no_other_index(rel, &collection);
 	table_close(rel, NoLock);

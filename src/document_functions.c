@@ -470,6 +470,8 @@ run(const DocumentKey *key, DocumentStatement statement, Datum key_value,
 {
 	Datum		values[] = {key_value, JsonbPGetDatum(doc)};
 	char		nulls[] = {' ', doc == NULL ? 'n' : ' '};
+	bool		isnull = true;
+	Datum		value = (Datum) 0;
 	int			result;
 	uint64		processed;
 
@@ -480,18 +482,17 @@ run(const DocumentKey *key, DocumentStatement statement, Datum key_value,
 		elog(ERROR, "could not run a statement for documents: %s",
 			 SPI_result_code_string(result));
 	processed = SPI_processed;
-	if (returned != NULL)
-	{
-		bool		isnull = true;
-		Datum		value = (Datum) 0;
-
-		/* a rule may have made something else of the statement */
-		if (SPI_tuptable != NULL && processed > 0)
-			value = SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1,
-								  &isnull);
-		*returned = isnull ? NULL : DatumGetJsonbP(SPI_datumTransfer(value, false, -1));
-	}
+	/* a rule may have made something else of the statement */
+	if (returned != NULL && processed > 0 && SPI_tuptable != NULL)
+		value = SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1,
+							  &isnull);
+	if (!isnull)
+		value = SPI_datumTransfer(value, false, -1);
 	SPI_finish();
+
+	/* only now: unpacking it allocates, and SPI's memory is gone */
+	if (returned != NULL)
+		*returned = isnull ? NULL : DatumGetJsonbP(value);
 	return processed;
 }
 

@@ -358,7 +358,6 @@ typedef struct RowOutcome
 } RowOutcome;
 
 extern void ttl_docs_run_batch(PurgeBatch *batch);
-extern void ttl_docs_fire_deferred_now(void);
 
 /* purge_trouble.c */
 typedef enum PurgeErrorKind

@@ -235,17 +235,6 @@ tell_decoding(Relation rel)
 	pfree(message.data);
 }
 
-/* SET CONSTRAINTS ALL IMMEDIATE */
-void
-ttl_docs_fire_deferred_now(void)
-{
-	ConstraintsSetStmt *stmt = makeNode(ConstraintsSetStmt);
-
-	stmt->constraints = NIL;
-	stmt->deferred = false;
-	AfterTriggerSetState(stmt);
-}
-
 /* Deals with the current candidate. */
 static void
 judge_and_delete(PurgeBatch *batch, RowDeleter *deleter,

@@ -224,3 +224,17 @@ ttl_docs_end_deletes(RowDeleter *deleter)
 	MemoryContextSwitchTo(caller);
 	FreeExecutorState(estate);
 }
+
+/*
+ * SET CONSTRAINTS ALL IMMEDIATE: what deletes would leave for the end of the
+ * transaction happens with them, and so does what was left before.
+ */
+void
+ttl_docs_fire_deferred_now(void)
+{
+	ConstraintsSetStmt *stmt = makeNode(ConstraintsSetStmt);
+
+	stmt->constraints = NIL;
+	stmt->deferred = false;
+	AfterTriggerSetState(stmt);
+}

@@ -69,6 +69,8 @@ static bool is_arm_of_upsert(Oid relid);
 static bool plan_may_be_arm(Plan *plan, PlannedStmt *stmt, Oid relid);
 static int32 new_ttl(WriteState *state, Relation rel, HeapTuple tuple,
 					 HeapTuple oldtuple, bool *inherits);
+static int32 ttl_in_document(WriteState *state, Relation rel, HeapTuple tuple,
+							 bool *inherits, JsonbValue *offending);
 static bool same_document(Datum a, bool a_isnull, Datum b, bool b_isnull);
 static HeapTuple stamp_now(WriteState *state, Relation rel, HeapTuple tuple,
 						   HeapTuple oldtuple);
@@ -280,16 +282,15 @@ static int32
 new_ttl(WriteState *state, Relation rel, HeapTuple tuple, HeapTuple oldtuple,
 		bool *inherits)
 {
-	TupleDesc	tupdesc = RelationGetDescr(rel);
 	JsonbValue	offending;
-	Datum		doc;
-	bool		isnull;
 	int32		ttl;
 
-	doc = heap_getattr(tuple, state->collection.doc, tupdesc, &isnull);
 	if (oldtuple != NULL)
 	{
+		TupleDesc	tupdesc = RelationGetDescr(rel);
+		bool		isnull;
 		bool		old_isnull;
+		Datum		doc = heap_getattr(tuple, state->collection.doc, tupdesc, &isnull);
 		Datum		old_doc = heap_getattr(oldtuple, state->collection.doc,
 										   tupdesc, &old_isnull);
 		Datum		old_ttl = heap_getattr(oldtuple, state->collection.ttl,
@@ -300,13 +301,25 @@ new_ttl(WriteState *state, Relation rel, HeapTuple tuple, HeapTuple oldtuple,
 			return *inherits ? 0 : DatumGetInt32(old_ttl);
 	}
 
-	*inherits = true;
-	if (isnull)
-		return 0;
-	ttl = ttl_docs_document_ttl(DatumGetJsonbP(doc), inherits, &offending);
+	ttl = ttl_in_document(state, rel, tuple, inherits, &offending);
 	if (ttl == TTL_INVALID && !*inherits && state->collection.settings.on)
 		ttl_docs_report_invalid_ttl(&offending);
 	return ttl;
+}
+
+/* What the document of a row says; TTL_INVALID if it is not valid. */
+static int32
+ttl_in_document(WriteState *state, Relation rel, HeapTuple tuple, bool *inherits,
+				JsonbValue *offending)
+{
+	bool		isnull;
+	Datum		doc = heap_getattr(tuple, state->collection.doc,
+								   RelationGetDescr(rel), &isnull);
+
+	*inherits = true;
+	if (isnull)
+		return 0;
+	return ttl_docs_document_ttl(DatumGetJsonbP(doc), inherits, offending);
 }
 
 /* To the byte, as stored: an update that leaves it alone hands it on so. */
@@ -368,8 +381,11 @@ keep_stamp(WriteState *state, Relation rel, HeapTuple tuple, bool keep_ttl)
 	{
 		Datum		kept = heap_getattr(tuple, state->collection.ttl, tupdesc,
 										&inherits);
+		JsonbValue	offending;
 
-		ttl = inherits ? 0 : DatumGetInt32(kept);
+		/* whoever brings no ttl may bring a document that has one */
+		ttl = !inherits ? DatumGetInt32(kept) :
+			ttl_in_document(state, rel, tuple, &inherits, &offending);
 	}
 	else
 		ttl = new_ttl(state, rel, tuple, NULL, &inherits);

@@ -565,3 +565,29 @@ EXECUTE n;
 DEALLOCATE n;
 DROP TABLE t;
 DROP FUNCTION pieces(regclass);
+
+--
+-- release() with foreign keys that are deferred, as Django makes them: what its
+-- deletes leave for later happens at once, and what was left before, too
+--
+CREATE TABLE cart (id int PRIMARY KEY, doc jsonb);
+CREATE TABLE item (id int PRIMARY KEY, cart int REFERENCES cart DEFERRABLE INITIALLY DEFERRED);
+SELECT ttl_docs.adopt('cart', 60);
+INSERT INTO cart VALUES (1, '{}');
+SET ttl_docs.clock_offset = 60;
+INSERT INTO cart VALUES (2, '{}');
+BEGIN;
+INSERT INTO item VALUES (1, 2);
+SELECT ttl_docs.release('cart');
+SELECT * FROM cart;
+ROLLBACK;
+INSERT INTO item VALUES (1, 2);
+RESET ttl_docs.clock_offset;
+SET ttl_docs.clock_offset = 200;
+-- a child of an expired one keeps it
+SELECT ttl_docs.release('cart');
+DELETE FROM item;
+SELECT ttl_docs.release('cart');
+SELECT * FROM cart;
+RESET ttl_docs.clock_offset;
+DROP TABLE cart, item;

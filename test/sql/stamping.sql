@@ -132,7 +132,13 @@ UPDATE s SET doc = '{"ttl": 100, "v": 2}', _ts = now() - interval '40 s' WHERE i
 COPY s FROM stdin;
 replicated by copy	{"ttl": 2000000000}	2000-01-01	2000000000	7
 \.
+-- whoever brings no ttl, but a document that has one, means that; a wrong one must not stop replication
+INSERT INTO s (id, doc) VALUES ('ttl of its own', '{"ttl": 100}'), ('none', '{}'), ('wrong', '{"ttl": 0}')
+    RETURNING id, _ttl;
+UPDATE s SET doc = '{"ttl": 200}', _ttl = NULL WHERE id = 'none' RETURNING id, _ttl;
 RESET session_replication_role;
+SELECT id, nullif(ttl_docs.expires_at('s', _ts, _ttl), 'infinity') - _ts AS lives FROM s WHERE id IN ('ttl of its own', 'none', 'wrong') ORDER BY id;
+DELETE FROM s WHERE id IN ('ttl of its own', 'none', 'wrong');
 SELECT :stamp FROM s WHERE id LIKE 'replicated%' OR id LIKE '%infinite' OR id = 'dead on arrival' ORDER BY id;
 SET ttl_docs.clock_offset = 70;
 SELECT count(*) FROM s WHERE id = 'replicated';
