@@ -13,45 +13,16 @@
 #    server can do), likewise.  Lower is better.
 #
 # Windows alternate, and medians are compared: the machine may be noisy.
-set -uo pipefail
-export LC_ALL=C
-
-# shellcheck source=test/env.sh
-source "$(dirname "${BASH_SOURCE[0]}")/../test/env.sh"
+# shellcheck source=bench/common.sh
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 readonly ROWS=${ROWS:-1000000}
 readonly ROUNDS=${ROUNDS:-5}
 readonly WINDOW=${WINDOW:-6}	# seconds
 readonly CLIENTS=${CLIENTS:-8}
-SCRATCH=
-
-leave() {
-	trap - EXIT
-	if [[ -n $SCRATCH ]]; then
-		stop_servers_below "$SCRATCH"
-		cd / && rm -rf "$SCRATCH"
-	fi
-}
-trap leave EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM HUP
-
-# Runs SQL from standard input; prints bare values.
-sql() {
-	PGOPTIONS='-c ttl_docs.show_expired=on' "$PG_BIN/psql" -h "$SOCKET_DIR" -U postgres -d bench -X -q -A -t -v ON_ERROR_STOP=1 "$@"
-}
 
 set_purge() {
 	sql -c "ALTER SYSTEM SET ttl_docs.purge = $1" -c "SELECT pg_reload_conf()" >/dev/null
-}
-
-# The median of numbers, one a line.
-median() {
-	sort -n | awk '{ v[NR] = $1 } END { if (NR) print NR % 2 ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2 }'
-}
-
-ratio() {
-	awk -v a="$1" -v b="$2" 'BEGIN { if (b > 0) printf "%.2f\n", a / b }'
 }
 
 # Makes the collection "docs", whose documents expire while they are written, or soon
@@ -168,24 +139,7 @@ loaded_purge() {
 	compare "latency (99th percentile, microseconds) at half that rate" $((4 * ROWS))
 }
 
-require_tools build
-become_unprivileged
-make_scratch ttl_docs-bench.XXXXXX
-private_postgres ''
-cat >"$SCRATCH/bench.conf" <<-'CONF'
-	shared_preload_libraries = 'ttl_docs'
-	shared_buffers = '1GB'
-	max_wal_size = '8GB'
-	checkpoint_timeout = '1h'
-	autovacuum = off
-	fsync = off
-	ttl_docs.purge = off
-CONF
-start_server "$SCRATCH/bench.conf"
-"$PG_BIN/createdb" -h "$SOCKET_DIR" -U postgres bench || die "could not create a database: $(tail -n 20 "$SCRATCH/server.log")"
-sql >/dev/null <<-'SQL'
-	CREATE EXTENSION ttl_docs;
-SQL
+bench_server
 say "" "PostgreSQL $(sql -c 'SHOW server_version'), $(nproc) processors, $ROWS documents, medians of $ROUNDS rounds"
 idle_purge
 loaded_purge

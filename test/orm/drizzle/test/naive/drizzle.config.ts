@@ -1,0 +1,7 @@
+import { defineConfig } from 'drizzle-kit';
+import config from '../../drizzle.config.ts';
+
+export default defineConfig({
+	...config,
+	schema: './test/naive/schema.ts',
+});

@@ -1,0 +1,92 @@
+import assert from 'node:assert/strict';
+import { beforeEach, test } from 'node:test';
+import { eq } from 'drizzle-orm';
+import { StaleDocumentError } from '../src/errors.ts';
+import { sessions, users } from '../src/schema.ts';
+import { endSession, findSession, saveSession, touchSession } from '../src/sessions.ts';
+import { db, travel, useMigratedDatabase } from './database.ts';
+
+useMigratedDatabase();
+
+const MINUTE = 60;
+let userId: number;
+
+beforeEach(async () => {
+	const [user] = await db.insert(users).values({ email: 'ann@example.com' }).returning();
+	userId = user!.id;
+});
+
+async function logIn() {
+	const [session] = await db.insert(sessions).values({ userId, data: { page: '/' } }).returning();
+	return session!;
+}
+
+test('Drizzle reports an update of an expired document as a success with no rows', async () => {
+	const session = await logIn();
+	await travel(30 * MINUTE);
+
+	const update = db.update(sessions).set({ data: { page: '/late' } }).where(eq(sessions.id, session.id));
+	assert.equal((await update).rowCount, 0);
+	assert.deepEqual(await update.returning(), []);
+});
+
+test('Drizzle reports a delete of an expired document as a success with no rows', async () => {
+	const session = await logIn();
+	await travel(30 * MINUTE);
+
+	const deletion = db.delete(sessions).where(eq(sessions.id, session.id));
+	assert.equal((await deletion).rowCount, 0);
+	assert.deepEqual(await deletion.returning(), []);
+});
+
+test('saving a session that expired since it was loaded is an error with the recipe', async () => {
+	const session = await logIn();
+	await travel(30 * MINUTE);
+
+	await assert.rejects(saveSession(db, { ...session, data: { page: '/late' } }), StaleDocumentError);
+});
+
+test('ending a session that has expired is an error with the recipe', async () => {
+	const session = await logIn();
+	await travel(30 * MINUTE);
+
+	await assert.rejects(endSession(db, session.id), StaleDocumentError);
+});
+
+test('a live session is saved and ended', async () => {
+	const session = await logIn();
+
+	const saved = await saveSession(db, { ...session, data: { page: '/cart' } });
+	assert.deepEqual(saved.data, { page: '/cart' });
+	assert.ok(saved._ts >= session._ts);
+	await endSession(db, session.id);
+	assert.equal(await findSession(db, session.id), undefined);
+});
+
+test('a save with a ttl changes how long the session lives, one without it restores the default', async () => {
+	const session = await logIn();
+
+	assert.equal((await saveSession(db, { ...session, data: { ttl: MINUTE } }))._ttl, MINUTE);
+	assert.equal((await saveSession(db, { ...session, data: {} }))._ttl, null);
+});
+
+test('touching a session restarts its countdown and leaves the document alone', async () => {
+	const session = await logIn();
+
+	await travel(20 * MINUTE);
+	assert.equal(await touchSession(db, session.id), true);
+	await travel(40 * MINUTE);
+	assert.equal(await touchSession(db, session.id), true);
+	await travel(60 * MINUTE);
+	assert.deepEqual((await findSession(db, session.id))?.data, { page: '/' });
+	await travel(71 * MINUTE);
+	assert.equal(await findSession(db, session.id), undefined);
+});
+
+test('touching a session that has expired does not bring it back', async () => {
+	const session = await logIn();
+	await travel(30 * MINUTE);
+
+	assert.equal(await touchSession(db, session.id), false);
+	assert.equal(await findSession(db, session.id), undefined);
+});

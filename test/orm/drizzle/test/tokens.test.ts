@@ -1,0 +1,144 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { eq, sql } from 'drizzle-orm';
+import { retrying } from '../src/retry.ts';
+import { tokens } from '../src/schema.ts';
+import { putToken, redeemToken } from '../src/tokens.ts';
+import { db, inThePast, refusal, travel, useMigratedDatabase } from './database.ts';
+
+useMigratedDatabase();
+
+const login = { code: 'abc', data: { purpose: 'login', ttl: 60 } };
+const reset = { code: 'abc', data: { purpose: 'reset', ttl: 60 } };
+const duplicate = refusal('23505', 'duplicate key value violates unique constraint "tokens_code_unique"');
+
+async function createToken(token: typeof login) {
+	const [created] = await db.insert(tokens).values(token).returning();
+	return created!;
+}
+
+test('a unique key of a live token is taken', async () => {
+	await createToken(login);
+
+	await assert.rejects(createToken(reset), duplicate);
+});
+
+test('a unique key of an expired token is free for a plain insert', async () => {
+	const expired = await inThePast(60, () => createToken(login));
+	const created = await createToken(reset);
+
+	assert.notEqual(created.id, expired.id);
+	assert.deepEqual(await db.select().from(tokens), [created]);
+});
+
+test('a token can move to the unique key of an expired one', async () => {
+	await inThePast(60, () => createToken(login));
+	const { id } = await createToken({ ...reset, code: 'xyz' });
+
+	await db.update(tokens).set({ code: 'abc' }).where(eq(tokens.id, id));
+	assert.equal((await db.query.tokens.findFirst({ where: eq(tokens.code, 'abc') }))?.id, id);
+});
+
+test('a token is redeemed once, and not at all when it has expired', async () => {
+	await createToken(login);
+	assert.equal((await redeemToken(db, 'abc'))?.data.purpose, 'login');
+	assert.equal(await redeemToken(db, 'abc'), undefined);
+
+	await createToken(login);
+	await travel(60);
+	assert.equal(await redeemToken(db, 'abc'), undefined);
+});
+
+test('onConflictDoUpdate over a live token updates it', async () => {
+	const live = await createToken(login);
+	const put = await retrying(() => putToken(db, reset));
+
+	assert.equal(put.id, live.id);
+	assert.deepEqual(put.createdAt, live.createdAt);
+	assert.deepEqual(put.data, reset.data);
+});
+
+test('onConflictDoUpdate over an expired token inserts a new one', async () => {
+	const expired = await inThePast(60, () => createToken(login));
+	const put = await retrying(() => putToken(db, reset));
+
+	assert.notEqual(put.id, expired.id);
+	assert.ok(put._ts > expired._ts);
+	assert.deepEqual(await db.select().from(tokens), [put]);
+});
+
+test('onConflictDoNothing inserts over an expired token only', async () => {
+	const insert = () => db.insert(tokens).values(reset).onConflictDoNothing().returning();
+
+	await createToken(login);
+	assert.deepEqual(await insert(), []);
+	await travel(60);
+	assert.equal((await insert()).length, 1);
+});
+
+test('an upsert of several tokens updates the live ones and inserts the others', async () => {
+	await inThePast(60, () => createToken(login));
+	const live = await createToken({ ...login, code: 'live' });
+
+	const put = await db
+		.insert(tokens)
+		.values(['abc', 'live', 'new'].map((code) => ({ ...reset, code })))
+		.onConflictDoUpdate({ target: tokens.code, set: { data: sql`excluded.data` } })
+		.returning();
+	assert.deepEqual(
+		put.map(({ code, id }) => [code, id === live.id]),
+		[['abc', false], ['live', true], ['new', false]],
+	);
+});
+
+/** An upsert that takes a minute between finding the token and updating it. */
+function slowUpsert() {
+	return db
+		.insert(tokens)
+		.values(reset)
+		.onConflictDoUpdate({
+			target: tokens.code,
+			set: { data: reset.data },
+			setWhere: sql`set_config('ttl_docs.clock_offset', '60s', false) is not null`,
+		})
+		.returning();
+}
+
+test('an upsert whose token expires while it runs fails with 40001', async () => {
+	await createToken(login);
+
+	await assert.rejects(
+		slowUpsert(),
+		refusal('40001', 'could not update a document that expired meanwhile'),
+	);
+});
+
+test('such an upsert, tried again, inserts a new token', async () => {
+	const expiring = await createToken(login);
+
+	let attempts = 0;
+	const [put] = await retrying(async () => {
+		if (++attempts > 1) {
+			// The server has undone that minute together with the rest of the first attempt.
+			await travel(60);
+		}
+		return slowUpsert();
+	});
+	assert.equal(attempts, 2);
+	assert.notEqual(put!.id, expiring.id);
+	assert.deepEqual(await db.select().from(tokens), [put]);
+});
+
+test('the retry gives up after some attempts, and passes other errors on at once', async () => {
+	const raise = (code: string) => db.execute(sql.raw(`do $$ begin raise sqlstate '${code}'; end $$`));
+	let attempts = 0;
+	const counted = (code: string) => () => {
+		attempts++;
+		return raise(code);
+	};
+
+	await assert.rejects(retrying(counted('40001')), refusal('40001', '40001'));
+	assert.equal(attempts, 3);
+	await assert.rejects(retrying(counted('23505')), refusal('23505', '23505'));
+	assert.equal(attempts, 4);
+});

@@ -1,0 +1,199 @@
+#!/usr/bin/env bash
+# Runs the applications below test/orm, each with its ORM, against a PostgreSQL of
+# its own with ttl_docs in it, and a pgbouncer in transaction mode before that.
+#
+#	test/orm/run.sh               all of them ("make test-orm")
+#	TESTS="django typeorm" ...    only these
+#	PG_CONFIG=/path/to/pg_config ...
+#
+# An application is a directory with a file app.sh, which is sourced and says:
+#	packages=(...)      the Debian packages that it needs
+#	have_packages       succeeds if they are there, by whatever way they came
+#	prepare             optional: fetches what is no Debian package, as whoever runs this
+#	run_tests           runs the application's tests, as the user of the server
+# The functions run in a copy of the directory.  What cannot be had is skipped and named.
+#
+# Each application has a database of its own, named like it, which belongs to the role
+# "app".  That role is an ordinary one, but may move its clock.  In the environment:
+#	PGHOST PGPORT PGUSER PGDATABASE    the server, by its socket
+#	POOL_HOST POOL_PORT                the same database through pgbouncer
+#
+# The last line is "N passed, N failed"; an application is one.
+set -uo pipefail
+export LC_ALL=C.UTF-8
+
+# shellcheck source=test/env.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../env.sh"
+
+readonly TIME_LIMIT=${TEST_TIME_LIMIT:-600}
+readonly CALLERS_HOME=$HOME
+# The closing lines of the test runners, shown beside "ok".
+readonly COUNTS='^ *\(Ran [0-9]* tests\|[0-9]* runs, \|[#ℹ] pass [0-9]\)'
+# Lines shown of the log of an application that failed.
+readonly SHOWN_LINES=200
+
+SCRATCH=
+apps=()
+passed=0
+failures=()
+skipped=()
+
+select_apps() {
+	local file name
+	for file in "$REPO"/test/orm/*/app.sh; do
+		name=$(basename "$(dirname "$file")")
+		[[ -n ${TESTS:-} && " $TESTS " != *" $name "* ]] || apps+=("$name")
+	done
+	for name in ${TESTS:-}; do
+		[[ " ${apps[*]} " == *" $name "* ]] || die "there is no application $name"
+	done
+	((${#apps[@]} > 0)) || die "there are no applications"
+}
+
+# Runs one of the functions of an application, in its copy of the directory.
+in_app() {
+	local app=$1 function=$2
+	(
+		# shellcheck disable=SC2317
+		prepare() { :; }
+		cd "$SCRATCH/source/test/orm/$app" || exit
+		# shellcheck source=/dev/null
+		source ./app.sh && "$function"
+	)
+}
+
+print_packages() {
+	# shellcheck disable=SC2154
+	say "${packages[@]}"
+}
+
+# Installs the packages that lack.  Failing is no error here: the application is
+# skipped then.
+install_packages() {
+	local app as_root=() lacking=()
+	[[ -x /usr/sbin/pgbouncer ]] || command -v pgbouncer >/dev/null || lacking+=(pgbouncer)
+	for app in "${apps[@]}"; do
+		in_app "$app" have_packages >/dev/null 2>&1 ||
+			mapfile -t -O "${#lacking[@]}" lacking < <(in_app "$app" print_packages)
+	done
+	((${#lacking[@]} > 0)) && command -v apt-get >/dev/null || return 0
+	if ((EUID != 0)); then
+		command -v sudo >/dev/null && { [[ -t 0 ]] || sudo -n true 2>/dev/null; } || return 0
+		as_root=(sudo)
+	fi
+	say "installing: ${lacking[*]}"
+	"${as_root[@]}" apt-get update -q >"$SCRATCH/apt.log" 2>&1
+	# One by one: what one distribution lacks must not keep the rest away.
+	for app in "${lacking[@]}"; do
+		"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
+			apt-get install -q -y --no-install-recommends "$app" >>"$SCRATCH/apt.log" 2>&1 </dev/null ||
+			say "could not install $app"
+	done
+	hash -r
+}
+
+# A pool in transaction mode, reachable like the server by a private socket.
+start_pool() {
+	local program
+	program=$(PATH=$PATH:/usr/sbin type -P pgbouncer) || return 1
+	as_server mkdir -m 700 "$SCRATCH/pool"
+	as_server tee "$SCRATCH/pool/users.txt" >/dev/null <<<'"app" ""'
+	as_server tee "$SCRATCH/pool/pgbouncer.ini" >/dev/null <<-EOF2
+		[databases]
+		* = host=$SOCKET_DIR port=5432
+		[pgbouncer]
+		unix_socket_dir = $SCRATCH/pool
+		listen_port = 5432
+		auth_type = trust
+		auth_file = $SCRATCH/pool/users.txt
+		pool_mode = transaction
+		default_pool_size = 4
+		ignore_startup_parameters = extra_float_digits,options
+		logfile = $SCRATCH/pool/pgbouncer.log
+		pidfile = $SCRATCH/pool/pgbouncer.pid
+	EOF2
+	as_server "$program" -q -d "$SCRATCH/pool/pgbouncer.ini" >/dev/null 2>&1 </dev/null || return 1
+	export POOL_HOST=$SCRATCH/pool POOL_PORT=5432
+}
+
+stop_pool() {
+	local pid
+	[[ -f $SCRATCH/pool/pgbouncer.pid ]] && read -r pid <"$SCRATCH/pool/pgbouncer.pid" || return 0
+	kill -TERM "$pid" 2>/dev/null
+}
+
+admin() {
+	"$PG_BIN/psql" -h "$SOCKET_DIR" -p 5432 -U postgres -X -q -v ON_ERROR_STOP=1 "$@"
+}
+
+make_database() {
+	admin -d postgres -c "CREATE DATABASE $1 OWNER app" &&
+		admin -d "$1" -c 'CREATE EXTENSION ttl_docs'
+}
+
+run_app() {
+	local app=$1 log=$SCRATCH/$1.log
+	printf '%-20s ' "$app"
+	if ! in_app "$app" have_packages >"$log" 2>&1; then
+		say "skipped: not to be had: $(in_app "$app" print_packages | tr '\n' ' ')"
+		skipped+=("$app")
+	elif ! HOME=$CALLERS_HOME in_app "$app" prepare >"$log" 2>&1; then
+		say "skipped: could not fetch what it needs: $(grep -v '^$' "$log" | tail -n 1)"
+		skipped+=("$app")
+	elif make_database "$app" && run_as_server "$app" >"$log" 2>&1; then
+		say "ok"
+		sed -n 's/^/    /; /'"$COUNTS"'/p' "$log"
+		passed=$((passed + 1))
+	else
+		say "FAILED"
+		tail -n "$SHOWN_LINES" "$log"
+		failures+=("$app")
+	fi
+}
+
+run_as_server() {
+	# shellcheck disable=SC2016
+	PGHOST=$SOCKET_DIR PGPORT=5432 PGUSER=app PGDATABASE=$1 \
+		"${SERVER_USER_PREFIX[@]}" timeout -k 10 "$TIME_LIMIT" \
+		bash -c 'cd "$1" && source ./app.sh && run_tests' - "$SCRATCH/source/test/orm/$1" </dev/null
+}
+
+leave() {
+	local status=$? name
+	trap - EXIT
+	if [[ -n $SCRATCH ]]; then
+		stop_pool
+		stop_servers_below "$SCRATCH"
+		cd / && rm -rf "$SCRATCH"
+	fi
+	say ""
+	for name in "${failures[@]}"; do
+		say "failed: $name"
+	done
+	for name in "${skipped[@]}"; do
+		say "skipped: $name"
+	done
+	say "$passed passed, $((${#apps[@]} - passed - ${#skipped[@]})) failed, ${#skipped[@]} skipped"
+	if ((status == 0 && (passed == 0 || passed + ${#skipped[@]} < ${#apps[@]}))); then
+		status=1
+	fi
+	exit "$status"
+}
+trap leave EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM HUP
+
+select_apps
+require_tools build
+become_unprivileged
+make_scratch ttl_docs-orm.XXXXXX
+private_postgres '-Werror -DUSE_ASSERT_CHECKING'
+install_packages
+start_server "$SCRATCH/source/test/orm/server.conf"
+start_pool || die "could not start pgbouncer, which all of them use; please install it"
+admin -d postgres -c 'CREATE ROLE app LOGIN' \
+	-c 'GRANT SET ON PARAMETER ttl_docs.clock_offset TO app' || die "could not create the role"
+say "" "== applications"
+for app in "${apps[@]}"; do
+	run_app "$app"
+done
