@@ -70,26 +70,17 @@ print_packages() {
 # Installs the packages that lack.  Failing is no error here: the application is
 # skipped then.
 install_packages() {
-	local app as_root=() lacking=()
+	local app package lacking=()
 	[[ -x /usr/sbin/pgbouncer ]] || command -v pgbouncer >/dev/null || lacking+=(pgbouncer)
 	for app in "${apps[@]}"; do
 		in_app "$app" have_packages >/dev/null 2>&1 ||
 			mapfile -t -O "${#lacking[@]}" lacking < <(in_app "$app" print_packages)
 	done
-	((${#lacking[@]} > 0)) && command -v apt-get >/dev/null || return 0
-	if ((EUID != 0)); then
-		command -v sudo >/dev/null && { [[ -t 0 ]] || sudo -n true 2>/dev/null; } || return 0
-		as_root=(sudo)
-	fi
-	say "installing: ${lacking[*]}"
-	"${as_root[@]}" apt-get update -q >"$SCRATCH/apt.log" 2>&1
+	((${#lacking[@]} > 0)) && require_apt || return 0
 	# One by one: what one distribution lacks must not keep the rest away.
-	for app in "${lacking[@]}"; do
-		"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
-			apt-get install -q -y --no-install-recommends "$app" >>"$SCRATCH/apt.log" 2>&1 </dev/null ||
-			say "could not install $app"
+	for package in "${lacking[@]}"; do
+		apt_install "$package" || say "could not install $package"
 	done
-	hash -r
 }
 
 # A pool in transaction mode, reachable like the server by a private socket.
@@ -153,7 +144,7 @@ run_app() {
 
 run_as_server() {
 	# shellcheck disable=SC2016
-	PGHOST=$SOCKET_DIR PGPORT=5432 PGUSER=app PGDATABASE=$1 \
+	PATH=$PG_BIN:$PATH PGHOST=$SOCKET_DIR PGPORT=5432 PGUSER=app PGDATABASE=$1 \
 		"${SERVER_USER_PREFIX[@]}" timeout -k 10 "$TIME_LIMIT" \
 		bash -c 'cd "$1" && source ./app.sh && run_tests' - "$SCRATCH/source/test/orm/$1" </dev/null
 }

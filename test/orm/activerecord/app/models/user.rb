@@ -1,0 +1,5 @@
+# frozen_string_literal: true
+
+class User < ApplicationRecord
+  has_many :sessions
+end

@@ -1,0 +1,125 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { EntityNotFoundError } from "typeorm";
+import { Cart, Session, Token, User } from "../src/entities";
+import { connection, database, inSession, refusal, travel, useDatabase } from "./support";
+
+useDatabase();
+const users = database.getRepository(User);
+const sessions = database.getRepository(Session);
+const tokens = database.getRepository(Token);
+const carts = database.getRepository(Cart);
+
+const DAY = 86400;
+
+test("a document without a ttl lives as long as its collection says", async () => {
+	const { id } = await carts.save({ doc: {} });
+	await travel(DAY - 60);
+	assert.equal(await carts.existsBy({ id }), true);
+	await travel(DAY + 60);
+	assert.equal(await carts.existsBy({ id }), false);
+});
+
+test("a ttl of the document's own wins over the collection's", async () => {
+	const { id } = await carts.save({ doc: { ttl: 600 } });
+	await travel(540);
+	assert.equal(await carts.existsBy({ id }), true);
+	await travel(660);
+	assert.equal(await carts.existsBy({ id }), false);
+});
+
+test("a document with ttl -1 never expires", async () => {
+	const { id } = await carts.save({ doc: { ttl: -1 } });
+	await travel(50 * 365 * DAY);
+	assert.deepEqual((await carts.findOneByOrFail({ id })).doc, { ttl: -1 });
+});
+
+test("save() brings the server's _ts back, after an insert and after an update", async () => {
+	const cart = await carts.save({ doc: { note: "first" } });
+	assert.deepEqual(cart._ts, (await carts.findOneByOrFail({ id: cart.id }))._ts);
+	const inserted = cart._ts;
+
+	await travel(100);
+	const updated = await carts.save({ id: cart.id, doc: { note: "second" } });
+	assert.ok(updated._ts.getTime() >= inserted.getTime() + 100_000);
+	assert.deepEqual(updated._ts, (await carts.findOneByOrFail({ id: cart.id }))._ts);
+});
+
+test("a _ts from the client is not kept, whichever way it is sent", async () => {
+	const longAgo = new Date("2001-01-01");
+	const saved = await carts.save({ doc: {}, _ts: longAgo });
+	assert.notDeepEqual(saved._ts, longAgo);
+
+	await database.query("UPDATE carts SET _ts = $1 WHERE id = $2", [longAgo, saved.id]);
+	assert.ok((await carts.findOneByOrFail({ id: saved.id }))._ts >= saved._ts);
+});
+
+test("an expired document is not found: null, or EntityNotFoundError", async () => {
+	const { id } = await tokens.save({ code: "abc", doc: { purpose: "login", ttl: 60 } });
+	assert.equal((await tokens.findOneByOrFail({ id })).code, "abc");
+
+	await travel(61);
+	assert.equal(await tokens.findOneBy({ id }), null);
+	await assert.rejects(tokens.findOneByOrFail({ id }), EntityNotFoundError);
+	assert.deepEqual(await tokens.find(), []);
+	assert.equal(await tokens.createQueryBuilder("token").where({ code: "abc" }).getOne(), null);
+});
+
+test("insert() writes many documents at once, each with its own ttl", async () => {
+	const { identifiers } = await tokens.insert(
+		[300, 600, 1200, -1].map((ttl) => ({ code: `code ${ttl}`, doc: { purpose: "login", ttl } })),
+	);
+	assert.deepEqual(identifiers, [{ id: 1 }, { id: 2 }, { id: 3 }, { id: 4 }]);
+
+	await travel(900);
+	const left = await tokens.find({ order: { id: "ASC" } });
+	assert.deepEqual(left.map(({ code }) => code), ["code 1200", "code -1"]);
+});
+
+test("save() of an array writes in chunks", async () => {
+	const user = await users.save({ email: "ann@example.com" });
+	const many = Array.from({ length: 25 }, (_, page) => sessions.create({ user, data: { page: `/${page}` } }));
+	await sessions.save(many, { chunk: 10 });
+	assert.equal(await sessions.count(), 25);
+	await travel(1860);
+	assert.equal(await sessions.count(), 0);
+});
+
+test("a ttl that is none is a QueryFailedError with the server's message", async () => {
+	await assert.rejects(carts.save({ doc: { ttl: 0 } }), refusal("22023", 'invalid "ttl" of a document: 0'));
+
+	const { id } = await carts.save({ doc: {} });
+	await assert.rejects(
+		carts.update(id, { doc: JSON.parse('{ "ttl": "60" }') }),
+		refusal("22023", 'invalid "ttl" of a document: "60"', /^A ttl is an integer from 1 to 2147483647 /),
+	);
+	// The connection goes on, and nothing was written.
+	assert.deepEqual((await carts.find()).map(({ doc }) => doc), [{}]);
+});
+
+test("a transaction survives an invalid ttl in a nested transaction, which is a savepoint", async () => {
+	await database.transaction(async (manager) => {
+		await manager.save(Cart, { doc: { note: "before" } });
+		await assert.rejects(
+			manager.transaction((nested) => nested.save(Cart, { doc: { ttl: 1.5 } })),
+			refusal("22023", 'invalid "ttl" of a document: 1.5'),
+		);
+		await manager.save(Cart, { doc: { note: "after" } });
+	});
+	const kept = await carts.find({ order: { id: "ASC" } });
+	assert.deepEqual(kept.map(({ doc }) => doc.note), ["before", "after"]);
+});
+
+test("TypeORM's query cache knows nothing of expiry", async () => {
+	await tokens.save({ code: "abc", doc: { purpose: "login", ttl: 60 } });
+	const find = (cache: boolean, secondsLater: number) =>
+		inSession(connection({ cache: true, poolSize: 2 }, secondsLater), async (session) => {
+			// Makes the table of the cache, if need be; there is nothing else to do for it.
+			await session.synchronize();
+			return (await session.getRepository(Token).find({ cache: cache && 60_000 })).length;
+		});
+	assert.equal(await find(true, 0), 1);
+	assert.equal(await find(true, 61), 1, "so leave collections out of it");
+	assert.equal(await find(false, 61), 0);
+	await database.query('DROP TABLE "query-result-cache"');
+});

@@ -1,0 +1,147 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { retrying } from "../src/documents";
+import { Token } from "../src/entities";
+import { database, refusal, travel, useDatabase } from "./support";
+
+useDatabase();
+const tokens = database.getRepository(Token);
+
+// Functions, because TypeORM writes the generated key into what it inserts.
+const login = () => ({ code: "4711", doc: { purpose: "login", ttl: 600 } });
+const signUp = () => ({ code: "4711", doc: { purpose: "sign-up", ttl: 600 } });
+
+test("a unique key that a live document holds is taken", async () => {
+	await tokens.insert(login());
+	assert.equal(await tokens.existsBy({ code: "4711" }), true);
+	await assert.rejects(
+		tokens.insert(signUp()),
+		refusal("23505", 'duplicate key value violates unique constraint "tokens_code_key"'),
+	);
+});
+
+test("a unique key that an expired document holds is free, and a look at it says so", async () => {
+	const old = await tokens.save(login());
+	await travel(601);
+	assert.equal(await tokens.existsBy({ code: "4711" }), false);
+	const anew = await tokens.save(signUp());
+	assert.notEqual(anew.id, old.id);
+	assert.deepEqual((await tokens.find()).map(({ doc }) => doc.purpose), ["sign-up"]);
+});
+
+test("so is an expired primary key", async () => {
+	await tokens.insert({ id: 7, ...login() });
+	await travel(601);
+	await tokens.insert({ id: 7, ...signUp() });
+	assert.deepEqual((await tokens.find()).map(({ doc }) => doc.purpose), ["sign-up"]);
+});
+
+test("upsert() over a live document updates it, and restarts its countdown", async () => {
+	const { id } = await tokens.save(login());
+	await travel(500);
+	const result = await tokens.upsert(signUp(), ["code"]);
+	assert.deepEqual(result.identifiers, [{ id }]);
+
+	await travel(1000);
+	assert.deepEqual((await tokens.find()).map(({ doc }) => doc.purpose), ["sign-up"]);
+});
+
+test("upsert() over an expired document inserts a new one, which has a key of its own", async () => {
+	const { id } = await tokens.save(login());
+	await travel(601);
+	const result = await tokens.upsert(signUp(), ["code"]);
+	assert.notEqual(result.identifiers[0].id, id);
+	assert.deepEqual((await tokens.find()).map(({ doc }) => doc.purpose), ["sign-up"]);
+});
+
+test("an upsert() that skips what is equal does not restart the countdown", async () => {
+	await tokens.insert(login());
+	await travel(500);
+	await tokens.upsert(login(), { conflictPaths: ["code"], skipUpdateIfNoValuesChanged: true });
+	await travel(601);
+	assert.equal(await tokens.count(), 0);
+});
+
+test("orUpdate() and orIgnore() of the query builder insert over expired documents, too", async () => {
+	const insert = (token: ReturnType<typeof login>) => tokens.createQueryBuilder().insert().values(token);
+	await insert(login()).execute();
+	await insert(signUp()).orIgnore().execute();
+	assert.deepEqual((await tokens.find()).map(({ id, doc }) => [id, doc.purpose]), [[1, "login"]]);
+	await insert(signUp()).orUpdate(["doc"], ["code"]).execute();
+	assert.deepEqual((await tokens.find()).map(({ id, doc }) => [id, doc.purpose]), [[1, "sign-up"]]);
+
+	await travel(601);
+	await insert(login()).orIgnore().execute();
+	assert.deepEqual((await tokens.find()).map(({ doc }) => doc.purpose), ["login"]);
+
+	await travel(1202);
+	await insert(signUp()).orUpdate(["doc"], ["code"]).execute();
+	const [{ id, doc }] = await tokens.find();
+	assert.equal(doc.purpose, "sign-up");
+	assert.notEqual(id, 1);
+});
+
+test("an upsert() whose document expires while it waits for the row fails with 40001", async () => {
+	await tokens.insert(login());
+	await withSlowUpdates(() => assert.rejects(
+		tokens.upsert(signUp(), ["code"]),
+		refusal("40001", "could not update a document that expired meanwhile"),
+	));
+	assert.deepEqual((await tokens.find()).map(({ doc }) => doc.purpose), ["login"]);
+});
+
+test("retrying() tries it again, and then it inserts", async () => {
+	const { id } = await tokens.save(login());
+	let attempts = 0;
+	const result = await withSlowUpdates(() => retrying(async () => {
+		// The failed statement has taken its SET back with it, but time would not.
+		await travel(attempts++ === 0 ? 0 : 601);
+		return tokens.upsert(signUp(), ["code"]);
+	}));
+	assert.equal(attempts, 2);
+	assert.notEqual(result.identifiers[0].id, id);
+	assert.deepEqual((await tokens.find()).map(({ doc }) => doc.purpose), ["sign-up"]);
+});
+
+test("retrying() gives a transaction a new snapshot, in which the document is not there any more", async () => {
+	const { id } = await tokens.save(login());
+	let attempts = 0;
+	const affected = await retrying(async () => {
+		await travel(attempts++ === 0 ? 0 : 601);
+		return database.transaction("REPEATABLE READ", async (manager) => {
+			await manager.findBy(Token, { id });
+			await travel(601, manager);
+			return (await manager.update(Token, id, { doc: { purpose: "too late" } })).affected;
+		});
+	});
+	assert.equal(attempts, 2, "the first time it is seen, but cannot be updated any more: 40001");
+	assert.equal(affected, 0);
+});
+
+test("retrying() gives up in the end, and does not repeat other errors", async () => {
+	let attempts = 0;
+	const failing = (code: string) => () => {
+		attempts++;
+		return database.query(`DO $$ BEGIN RAISE 'no' USING ERRCODE = '${code}'; END $$`);
+	};
+	await assert.rejects(retrying(failing("40001")), refusal("40001", "no"));
+	assert.equal(attempts, 3);
+	await assert.rejects(retrying(failing("23505")), refusal("23505", "no"));
+	assert.equal(attempts, 4);
+});
+
+/** Lets each UPDATE of a token take ten minutes, as if it waited for somebody's lock on the row. */
+async function withSlowUpdates<Result>(work: () => Promise<Result>): Promise<Result> {
+	await database.query(`
+		CREATE FUNCTION pass_time() RETURNS trigger LANGUAGE plpgsql AS $$
+		BEGIN
+			PERFORM set_config('ttl_docs.clock_offset', '601s', false);
+			RETURN NEW;
+		END $$;
+		CREATE TRIGGER pass_time BEFORE UPDATE ON tokens FOR EACH ROW EXECUTE FUNCTION pass_time()`);
+	try {
+		return await work();
+	} finally {
+		await database.query("DROP FUNCTION pass_time CASCADE");
+	}
+}

@@ -1,0 +1,84 @@
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { after, afterEach, before } from "node:test";
+import { basename } from "node:path";
+import { DataSource, DataSourceOptions, QueryFailedError } from "typeorm";
+import { AppDataSource } from "../src/data-source";
+
+// Test files may run at the same time: each has a schema of its own.
+export const schema = basename(process.argv[1]).replace(/\W/g, "_");
+
+/** What makes a session use it; pg takes it from PGOPTIONS, too. */
+export const searchPath = `-c search_path=${schema}`;
+
+/** One connection, so that a SET reaches every query. Its clock may be ahead from the start. */
+export function connection(options: Partial<DataSourceOptions> = {}, secondsAhead = 0): DataSource {
+	return new DataSource({
+		...AppDataSource.options,
+		poolSize: 1,
+		extra: { options: `${searchPath} -c ttl_docs.clock_offset=${secondsAhead}s` },
+		...options,
+	} as DataSourceOptions);
+}
+
+/** The tables are made by the migration, never by synchronize, which knows nothing of adopt(). */
+export const database = connection({ dropSchema: true, migrationsRun: true });
+
+/** Gives a test file the database, and each of its tests empty tables and the true time. */
+export function useDatabase(): void {
+	before(async () => {
+		await inSession(connection(), (session) => session.query(`CREATE SCHEMA IF NOT EXISTS ${schema}`));
+		await database.initialize();
+	});
+	afterEach(async () => {
+		await travel(0);
+		const tables = database.entityMetadatas.map(({ tablePath }) => tablePath);
+		await database.query(`TRUNCATE ${tables.join(", ")} RESTART IDENTITY`);
+	});
+	after(async () => {
+		await database.query(`DROP SCHEMA ${schema} CASCADE`);
+		await database.destroy();
+	});
+}
+
+/** Moves the clock of ttl_docs to so many seconds from now, in the given connection. */
+export async function travel(seconds: number, session: Pick<DataSource, "query"> = database): Promise<void> {
+	await session.query("SELECT set_config('ttl_docs.clock_offset', $1, false)", [`${seconds}s`]);
+}
+
+/** Opens one more connection for as long as the work takes. */
+export async function inSession<Result>(
+	session: DataSource, work: (session: DataSource) => Promise<Result>,
+): Promise<Result> {
+	await session.initialize();
+	try {
+		return await work(session);
+	} finally {
+		await session.destroy();
+	}
+}
+
+/** For assert.rejects(): TypeORM's error for what the server refuses, with what the server said. */
+export function refusal(code: string, message: string | RegExp, hint = /.*/) {
+	return (error: unknown): true => {
+		assert.ok(error instanceof QueryFailedError, `${error}`);
+		assert.equal(error.driverError.code, code);
+		assert.match(error.driverError.hint ?? "", hint);
+		if (message instanceof RegExp) {
+			assert.match(error.message, message);
+		} else {
+			assert.equal(error.message, message);
+		}
+		return true;
+	};
+}
+
+/** Runs the command line tool of TypeORM on the tables of this test file. */
+export async function typeorm(...args: string[]): Promise<{ code: number; output: string }> {
+	const env = { ...process.env, PGOPTIONS: searchPath };
+	return new Promise((resolve) => {
+		execFile(process.execPath, [require.resolve("typeorm/cli.js"), ...args], { env }, (error, stdout, stderr) => {
+			resolve({ code: error ? Number(error.code) : 0, output: stdout + stderr });
+		});
+	});
+}
