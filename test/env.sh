@@ -110,10 +110,34 @@ postgres_packages() {
 	printf '%s\n' "postgresql-$major" "postgresql-server-dev-$major"
 }
 
+# Gets ready to install packages: finds out how to call apt-get as root, and has it
+# read the lists.  Fails where that cannot be done.
+require_apt() {
+	local as_root=()
+	((${#APT_GET[@]} == 0)) || return 0
+	command -v apt-get >/dev/null || return 1
+	if ((EUID != 0)); then
+		# Without a terminal nobody can answer a question for the password.
+		command -v sudo >/dev/null && { [[ -t 0 ]] || sudo -n true 2>/dev/null; } || return 1
+		as_root=(sudo)
+	fi
+	APT_GET=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q)
+	"${APT_GET[@]}" update || say "apt-get update failed; trying with the lists that are there"
+}
+APT_GET=()
+
+# What to say where require_apt fails.
+readonly WITHOUT_APT="please install them; on Debian and Ubuntu this is done for you, as root or with sudo"
+
+apt_install() {
+	say "installing: $*"
+	"${APT_GET[@]}" install -y --no-install-recommends "$@" </dev/null && hash -r
+}
+
 # Makes sure of PostgreSQL and a compiler for "build", and for "tests" also of what
 # TAP tests need.
 require_tools() {
-	local lacking=() packages=() of_postgres=() as_root=()
+	local lacking=() packages=() of_postgres=()
 
 	if ! find_postgres; then
 		[[ -z ${PG_CONFIG:-} ]] ||
@@ -131,28 +155,13 @@ require_tools() {
 	((${#lacking[@]} > 0)) || return 0
 
 	printf 'missing: %s\n' "${lacking[@]}"
-	command -v apt-get >/dev/null ||
-		die "please install them; only on Debian and Ubuntu this is done for you"
-	if ((EUID != 0)); then
-		# Without a terminal nobody can answer a question for the password.
-		if command -v sudo >/dev/null && { [[ -t 0 ]] || sudo -n true 2>/dev/null; }; then
-			as_root=(sudo)
-		else
-			die "please install them, or run this as root or with sudo, which uses apt-get"
-		fi
-	fi
-
-	"${as_root[@]}" apt-get update -q || say "apt-get update failed; trying with the lists that are there"
+	require_apt || die "$WITHOUT_APT"
 	if [[ -z ${PG_CONFIG:-} ]]; then
 		mapfile -t of_postgres < <(postgres_packages)
 		((${#of_postgres[@]} > 0)) || exit 1
 		packages+=("${of_postgres[@]}")
 	fi
-	say "installing: ${packages[*]}"
-	"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
-		apt-get install -q -y --no-install-recommends "${packages[@]}" </dev/null ||
-		die "could not install ${packages[*]}"
-	hash -r
+	apt_install "${packages[@]}" || die "could not install ${packages[*]}"
 	find_postgres || die "found no complete PostgreSQL even after installing ${packages[*]}"
 }
 

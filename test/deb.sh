@@ -1,0 +1,117 @@
+#!/usr/bin/env bash
+# Builds the Debian packages of ttl_docs, one for each PostgreSQL, into dist/.
+#
+#	test/deb.sh                         for every version with development files here
+#	                                    ("make deb")
+#	PG_CONFIG=/path/to/pg_config ...    for that one
+#	PG_SUPPORTED_VERSIONS="15 17" ...   for these
+#	DEB_BUILD_OPTIONS=nocheck ...       without the tests, which take most of the time
+#
+# It builds as dpkg-buildpackage does everywhere, and never as root, in a copy of the
+# tree that goes away again.  debian/control is made anew there, for those versions.
+# Where lintian is installed, its errors are errors here.
+set -uo pipefail
+export LC_ALL=C.UTF-8
+
+# test/env.sh forgets it with the other settings for PostgreSQL.
+versions=${PG_SUPPORTED_VERSIONS:-}
+
+# shellcheck source=test/env.sh
+source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
+
+readonly DIST=$REPO/dist
+# Lines shown of the log of a build that failed.
+readonly SHOWN_LINES=200
+
+SCRATCH=
+GROUP=
+
+# Installs the packages that a build needs; debian/control names them, too.
+require_packages() {
+	local package packages=(build-essential debhelper postgresql-server-dev-all) lacking=()
+	command -v dpkg-query >/dev/null || die "Debian packages can be built on Debian and Ubuntu only"
+	[[ " ${DEB_BUILD_PROFILES:-} " == *" nocheck "* ]] || packages+=(postgresql-all)
+	for package in "${packages[@]}"; do
+		# shellcheck disable=SC2016
+		[[ $(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null) == installed ]] ||
+			lacking+=("$package")
+	done
+	((${#lacking[@]} > 0)) || return 0
+
+	printf 'missing: %s\n' "${lacking[@]}"
+	require_apt || die "$WITHOUT_APT"
+	apt_install "${lacking[@]}" || die "could not install ${lacking[*]}"
+}
+
+# Sets the versions to build for, in the form of pg_buildext.
+select_versions() {
+	if [[ -z $versions && -n ${PG_CONFIG:-} ]]; then
+		versions=$(pg_major "$PG_CONFIG")
+		[[ -n $versions ]] || die "PG_CONFIG=$PG_CONFIG is no pg_config of a PostgreSQL"
+	fi
+	unset PG_CONFIG
+	export PG_SUPPORTED_VERSIONS=${versions:-installed}
+}
+
+# Runs a command in the copy as the user of the server, in a process group of its own,
+# so that all of it can be stopped by one number, and waits in a way that a signal
+# interrupts.  Its output goes to SCRATCH/log.
+run_logged() {
+	local status=0
+	# Not by as_server: of a function, $! would be a shell outside of the group.
+	# shellcheck disable=SC2016
+	"${SERVER_USER_PREFIX[@]}" perl -e 'setpgrp; $SIG{$_} = "DEFAULT" for qw(INT QUIT); exec @ARGV or die $!' \
+		bash -c 'cd "$1" && shift && exec "$@" >../log 2>&1' - "$SCRATCH/source" "$@" </dev/null &
+	GROUP=$!
+	wait "$GROUP" || status=$?
+	GROUP=
+	return "$status"
+}
+
+leave() {
+	local status=$?
+	trap - EXIT
+	trap '' INT TERM HUP
+	if [[ -n $GROUP ]]; then
+		kill -TERM -- "-$GROUP" 2>/dev/null
+		wait "$GROUP" 2>/dev/null
+	fi
+	if [[ -n $SCRATCH ]]; then
+		# Of tests that were interrupted.
+		PG_BIN=$(dirname "$(printf '%s\n' /usr/lib/postgresql/*/bin/pg_ctl | tail -n 1)")
+		stop_servers_below "$SCRATCH"
+		cd / && rm -rf "$SCRATCH"
+	fi
+	exit "$status"
+}
+
+trap leave EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+trap 'exit 129' HUP
+
+require_packages
+become_unprivileged
+select_versions
+make_scratch ttl_docs-deb.XXXXXX
+copy_source
+# The servers of the tests are in here, so that they go with the rest.
+as_server mkdir "$SCRATCH/tmp"
+export TMPDIR=$SCRATCH/tmp
+
+run_logged pg_buildext updatecontrol || die "no control file: $(cat "$SCRATCH/log")"
+say "building for PostgreSQL $(cd "$SCRATCH/source" && as_server pg_buildext supported-versions | xargs)"
+run_logged dpkg-buildpackage -us -uc -b || {
+	tail -n "$SHOWN_LINES" "$SCRATCH/log"
+	die "could not build the packages"
+}
+# The tests' own words, of each version.
+grep -E '^(### PostgreSQL .* installcheck|# All .* passed| All .* passed)' "$SCRATCH/log"
+if command -v lintian >/dev/null; then
+	as_server lintian --fail-on error "$SCRATCH"/*.changes || die "lintian found errors"
+fi
+
+mkdir -p "$DIST" || die "could not create $DIST"
+rm -f "$DIST"/postgresql-*-ttl-docs*.deb
+cp "$SCRATCH"/*.deb "$DIST" || die "could not write to $DIST"
+say "" "packages:" "$DIST"/*.deb
