@@ -22,7 +22,7 @@ EXTRA_CLEAN = test-results .built-for
 
 # These goals find, or install, a PostgreSQL by themselves: they have to work on
 # a machine that has no pg_config yet.
-SCRIPT_GOALS = test bench demo demo-stop help
+SCRIPT_GOALS = test test-orm bench deb demo demo-stop help
 
 ifneq ($(or $(if $(MAKECMDGOALS),,all),$(filter-out $(SCRIPT_GOALS),$(MAKECMDGOALS))),)
 
@@ -69,13 +69,20 @@ $(OBJS) $(OBJS:.o=.bc): $(wildcard src/*.h) .built-for
 
 endif
 
-.PHONY: test bench demo demo-stop help
+.PHONY: test test-orm bench deb demo demo-stop help
 
 test:
 	@test/run.sh
 
+test-orm:
+	@test/orm/run.sh
+
 bench:
 	@bench/purge.sh
+	@bench/documents.sh
+
+deb:
+	@test/deb.sh
 
 demo:
 	@test/demo.sh
@@ -88,7 +95,10 @@ help:
 	@echo 'make install    install it into the PostgreSQL of pg_config'
 	@echo 'make test       run all tests on a private server; installs nothing in the system but'
 	@echo '                missing packages.  TESTS="name ..." runs only those'
-	@echo 'make bench      measure the purge on a private server, as ratios; takes some minutes'
+	@echo 'make test-orm   run applications with ORMs against a private server; fetches what they'
+	@echo '                need from Debian and npm.  TESTS="name ..." runs only those'
+	@echo 'make bench      measure on a private server, as ratios; takes some minutes'
+	@echo 'make deb        build Debian packages into dist/, for the PostgreSQL versions installed'
 	@echo 'make demo       watch documents expire on a private server, which keeps running'
 	@echo 'make demo-stop  stop the server of the demo and remove it'
 	@echo 'make installcheck  run the tests on a running server that has ttl_docs installed'

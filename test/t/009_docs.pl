@@ -1,0 +1,239 @@
+# README.md and docs/*.md are true: every SQL example in them is executed.
+#
+# Each file is a session of psql in a database of its own, from its first line to its
+# last.  What a fenced block is, its language says:
+#	sql        runs without an error
+#	psql       what psql shows: lines after "=> " are typed, and the others are
+#	           exactly what it prints
+#	sh, text   commands of the shell; a picture: not executed
+#	others     an excerpt of a program below test/orm, to the letter
+# A comment <!-- test: ... --> is SQL that a reader does not see: it moves the clock
+# where the text says that time has passed.
+#
+# Also: links lead somewhere, and nothing that a user can call, set or select from is
+# missing from README.
+
+use strict;
+use warnings;
+
+use File::Basename;
+use File::Find;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $mark = 'end of block';
+my @files = ('README.md', sort glob('docs/*.md'));
+my %programs = map { $_ => 1 } qw(python ruby typescript javascript ini);
+
+my $node = PostgreSQL::Test::Cluster->new('main');
+$node->init;
+$node->append_conf('postgresql.conf', "shared_preload_libraries = 'ttl_docs'");
+$node->start;
+
+# Splits a file into what is to be done, in its order: [kind, text, line].
+sub blocks_of
+{
+	my ($file) = @_;
+	my @blocks;
+	my ($kind, $text, $start, $indent);
+	my $number = 0;
+	for my $line (split /\n/, slurp_file($file))
+	{
+		$number++;
+		if (defined $kind)
+		{
+			if ($line =~ /^\s*```\s*$/)
+			{
+				push @blocks, [ $kind, $text, $start ];
+				undef $kind;
+				next;
+			}
+			$line =~ s/^$indent//;
+			$text .= "$line\n";
+		}
+		elsif ($line =~ /^(\s*)```(\S*)\s*$/)
+		{
+			($indent, $kind, $text, $start) = ($1, $2 || 'none', '', $number);
+		}
+		elsif ($line =~ /^\s*<!-- test: (.*) -->\s*$/)
+		{
+			push @blocks, [ 'hidden', "$1;\n", $number ];
+		}
+	}
+	die "$file: a block that begins in line $start has no end" if defined $kind;
+	return @blocks;
+}
+
+# What is typed in a psql block, and what is shown.
+sub typed_and_shown
+{
+	my ($text) = @_;
+	my ($typed, $shown) = ('', '');
+	for my $line (split /\n/, $text)
+	{
+		if ($line =~ /^(?:\w*=>|\w*->) (.*)$/)
+		{
+			$typed .= "$1\n";
+		}
+		else
+		{
+			$shown .= "$line\n";
+		}
+	}
+	return ($typed, $shown);
+}
+
+# Without what differs from run to run: the seconds of _ts, blank lines, blanks at
+# the end.
+sub comparable
+{
+	my ($output) = @_;
+	$output =~ s/"_ts": \d+/"_ts": 0/g;
+	$output =~ s/[ \t]+$//mg;
+	$output =~ s/\n{2,}/\n/g;
+	$output =~ s/^\n+//;
+	return $output;
+}
+
+# Runs the blocks of a file in one session, and returns what each has printed.
+sub outputs_of
+{
+	my ($database, @blocks) = @_;
+	my $script = "\\pset pager off\n";
+	for my $block (@blocks)
+	{
+		my ($kind, $text) = @$block;
+		($text) = typed_and_shown($text) if $kind eq 'psql';
+		$text = "\\set QUIET on\n$text\\set QUIET off\n" if $kind ne 'psql';
+		$script .= "$text\n;\n\\echo $mark\n";
+	}
+	my $base = "$PostgreSQL::Test::Utils::tmp_check/$database";
+	append_to_file("$base.sql", $script);
+	# One file for both, so that errors are where they happen.
+	my $connection = $node->connstr($database);
+	system(qq{psql -X -d "$connection" < "$base.sql" > "$base.out" 2>&1});
+	my $output = slurp_file("$base.out");
+	$output =~ s/^Pager usage is off\.\n//;
+	return split /^\Q$mark\E\n/m, $output, -1;
+}
+
+# All programs of the ORM tests, without the blanks that begin a line.
+my @sources;
+if (-d 'test/orm')
+{
+	find(
+		{
+			no_chdir => 1,
+			wanted => sub {
+				return if !-f $_ || $_ =~ m{/node_modules/} || -B $_;
+				my $source = slurp_file($_);
+				$source =~ s/^[ \t]+//mg;
+				push @sources, $source;
+			}
+		},
+		'test/orm');
+}
+
+sub is_excerpt
+{
+	my ($text) = @_;
+	$text =~ s/^[ \t]+//mg;
+	return grep { index($_, $text) >= 0 } @sources;
+}
+
+for my $file (@files)
+{
+	my $name = basename($file, '.md');
+	my @executed;
+	for my $block (blocks_of($file))
+	{
+		my ($kind, $text, $line) = @$block;
+		if ($kind eq 'sql' || $kind eq 'psql' || $kind eq 'hidden')
+		{
+			push @executed, $block;
+		}
+		elsif ($programs{$kind})
+		{
+			ok(is_excerpt($text), "$file:$line: is in a program of test/orm");
+		}
+		else
+		{
+			ok($kind eq 'sh' || $kind eq 'text', "$file:$line: says what it is");
+		}
+	}
+	next if !@executed;
+
+	(my $database = lc "docs_$name") =~ s/\W/_/g;
+	$node->safe_psql('postgres', "CREATE DATABASE $database");
+	my @outputs = outputs_of($database, @executed);
+	for my $i (0 .. $#executed)
+	{
+		my ($kind, $text, $line) = @{ $executed[$i] };
+		my $output = $outputs[$i] // 'psql did not get here';
+		if ($kind eq 'psql')
+		{
+			my (undef, $shown) = typed_and_shown($text);
+			is(comparable($output), comparable($shown), "$file:$line: shows what psql shows");
+		}
+		else
+		{
+			unlike($output, qr/^(ERROR|FATAL|PANIC|psql|WARNING|.*did not get here)/m,
+				"$file:$line: runs");
+		}
+	}
+}
+
+# ---- Links ----
+
+# The anchor that a heading has, as forges make it.
+sub anchor_of
+{
+	my ($heading) = @_;
+	my $anchor = lc $heading;
+	$anchor =~ s/[^\w\- ]//g;
+	$anchor =~ s/ /-/g;
+	return $anchor;
+}
+
+sub has_anchor
+{
+	my ($file, $anchor) = @_;
+	return grep { anchor_of($_) eq $anchor } slurp_file($file) =~ /^#+ (.*)$/mg;
+}
+
+for my $file (@files)
+{
+	my $text = slurp_file($file);
+	$text =~ s/^\s*```.*?^\s*```//msg;
+	while ($text =~ /\]\(([^)\s]+)\)/g)
+	{
+		my $link = $1;
+		next if $link =~ /^https?:/;
+		my ($path, $anchor) = split /#/, $link, 2;
+		my $target = $path eq '' ? $file : dirname($file) . "/$path";
+		ok(-e $target && (!defined $anchor || has_anchor($target, $anchor)),
+			"$file: the link $link leads somewhere");
+	}
+}
+
+# ---- Nothing is missing ----
+
+$node->safe_psql('postgres', 'CREATE EXTENSION ttl_docs');
+my $readme = slurp_file('README.md');
+for my $name (
+	split /\n/,
+	$node->safe_psql(
+		'postgres', q{
+		SELECT DISTINCT proname FROM pg_proc WHERE pronamespace = 'ttl_docs'::regnamespace
+		UNION ALL
+		SELECT relname FROM pg_class WHERE relnamespace = 'ttl_docs'::regnamespace AND relkind = 'v'
+		UNION ALL
+		SELECT name FROM pg_settings WHERE name LIKE 'ttl\_docs.%'
+		ORDER BY 1}))
+{
+	like($readme, qr/`[^`\n]*\b\Q$name\E\b/, "README mentions $name");
+}
+
+$node->stop;
+done_testing();
