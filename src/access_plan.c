@@ -467,7 +467,7 @@ find_test_function(const char *name)
 				(errcode(ERRCODE_UNDEFINED_FUNCTION),
 				 errmsg("function %s.%s is missing", TTL_DOCS_INTERNAL, name),
 				 errdetail("Without it, expired documents cannot be hidden."),
-				 errhint("Is the extension \"%s\" installed in this database, in its own schema?",
+				 errhint("The table is a collection of the extension \"%s\", which is not in this database: use CREATE EXTENSION.",
 						 TTL_DOCS_EXTENSION)));
 	return function;
 }

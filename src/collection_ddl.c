@@ -62,6 +62,7 @@ typedef struct PresentColumns
 	bool		slot;
 } PresentColumns;
 
+static RangeVar *parse_name(char *text);
 static CollectionSettings new_settings(bool on, int32 default_ttl,
 									   const char *indexing);
 static void adopt_table(Oid relid, CollectionSettings *settings,
@@ -98,7 +99,7 @@ ttl_docs_create_collection(PG_FUNCTION_ARGS)
 				 errmsg("name and indexing of a collection cannot be null")));
 	settings = new_settings(!PG_ARGISNULL(1), PG_ARGISNULL(1) ? 0 : PG_GETARG_INT32(1),
 							text_to_cstring(PG_GETARG_TEXT_PP(2)));
-	name = makeRangeVarFromNameList(textToQualifiedNameList(PG_GETARG_TEXT_PP(0)));
+	name = parse_name(text_to_cstring(PG_GETARG_TEXT_PP(0)));
 
 	/* where CREATE TABLE would put it, and nowhere else */
 	if (name->schemaname == NULL)
@@ -113,6 +114,25 @@ ttl_docs_create_collection(PG_FUNCTION_ARGS)
 	relid = RangeVarGetRelid(name, AccessExclusiveLock, false);
 	adopt_table(relid, &settings, "doc", NULL);
 	PG_RETURN_OID(relid);
+}
+
+/* Reads a name as SQL reads one. */
+static RangeVar *
+parse_name(char *text)
+{
+	List	   *identifiers;
+	List	   *names = NIL;
+	ListCell   *lc;
+
+	/* takes its input apart */
+	if (!SplitIdentifierString(pstrdup(text), '.', &identifiers) || identifiers == NIL)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_NAME),
+				 errmsg("invalid name of a collection: \"%s\"", text),
+				 errhint("Quote it as in SQL: '\"My Sessions\"'.")));
+	foreach(lc, identifiers)
+		names = lappend(names, makeString(pstrdup(lfirst(lc))));
+	return makeRangeVarFromNameList(names);
 }
 
 /*
@@ -500,7 +520,7 @@ choose_doc_column(Relation rel, const char *doc_column, NameData *name)
 				(errcode(ERRCODE_UNDEFINED_COLUMN),
 				 errmsg("table \"%s\" has no jsonb column",
 						RelationGetRelationName(rel)),
-				 errhint("A collection keeps its documents in a column of type jsonb.")));
+				 errhint("A collection keeps its documents in a column of type jsonb; for one of another type, ALTER TABLE ... ALTER COLUMN ... TYPE jsonb.")));
 	if (chosen->atttypid != JSONBOID || chosen->attgenerated)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATATYPE_MISMATCH),
@@ -508,7 +528,7 @@ choose_doc_column(Relation rel, const char *doc_column, NameData *name)
 						NameStr(chosen->attname), RelationGetRelationName(rel)),
 				 errdetail("It is of type %s%s.", format_type_be(chosen->atttypid),
 						   chosen->attgenerated ? " and generated" : ""),
-				 errhint("A collection keeps its documents in a plain column of type jsonb.")));
+				 errhint("A collection keeps its documents in a plain column of type jsonb; for one of another type, ALTER TABLE ... ALTER COLUMN ... TYPE jsonb.")));
 	namestrcpy(name, NameStr(chosen->attname));
 }
 

@@ -71,6 +71,7 @@ static bool is_ddl(Node *parsetree);
 static bool validates_foreign_key(Node *parsetree);
 static bool is_foreign_key(Node *constraint);
 static void check_drop_index_concurrently(Node *parsetree);
+static void check_drop_extension(Node *parsetree);
 
 void
 ttl_docs_guard_init(void)
@@ -245,6 +246,7 @@ guard_ProcessUtility(PlannedStmt *pstmt, const char *queryString,
 	}
 
 	check_drop_index_concurrently(parsetree);
+	check_drop_extension(parsetree);
 	book.attached = ttl_docs_prepare_attach(parsetree);
 	/* core may scribble on the tree, and the review reads it */
 	if (IsA(parsetree, AlterTableStmt))
@@ -378,6 +380,36 @@ check_drop_index_concurrently(Node *parsetree)
 					(errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
 					 errmsg("cannot drop the purge index \"%s\" of the collection \"%s\" while a DefaultTTL is set",
 							get_rel_name(index), get_rel_name(collection.root)),
-					 errhint("A schema tool has to be told to leave it alone; to do without it, turn TTL off with ttl_docs.set_default_ttl(), or use ttl_docs.set_indexing() or ttl_docs.release().")));
+					 errhint("To do without it, turn TTL off with ttl_docs.set_default_ttl(), or use ttl_docs.set_indexing() or ttl_docs.release(). A schema tool has to be told to leave it alone.")));
+	}
+}
+
+/*
+ * Core would refuse it, too, and then advise CASCADE, which lets expired documents
+ * come back as rows of plain tables.
+ */
+static void
+check_drop_extension(Node *parsetree)
+{
+	DropStmt   *stmt = (DropStmt *) parsetree;
+	ListCell   *lc;
+
+	if (!IsA(parsetree, DropStmt) || stmt->removeType != OBJECT_EXTENSION ||
+		stmt->behavior == DROP_CASCADE)
+		return;
+	foreach(lc, stmt->objects)
+	{
+		int			count;
+
+		if (strcmp(strVal(lfirst(lc)), TTL_DOCS_EXTENSION) != 0)
+			continue;
+		count = list_length(ttl_docs_all_collections());
+		if (count > 0)
+			ereport(ERROR,
+					(errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
+					 errmsg_plural("cannot drop extension \"%s\" while there is %d collection",
+								   "cannot drop extension \"%s\" while there are %d collections",
+								   count, TTL_DOCS_EXTENSION, count),
+					 errhint("First: SELECT ttl_docs.release(collection) FROM ttl_docs.collections. With CASCADE, expired documents that are still on disk would be rows again.")));
 	}
 }

@@ -579,5 +579,5 @@ ttl_docs_report_no_collection(Oid relid)
 	ereport(ERROR,
 			(errcode(ERRCODE_WRONG_OBJECT_TYPE),
 			 errmsg("\"%s\" is not a collection", name),
-			 errhint("Make it one with ttl_docs.adopt(), which expires nothing unless you give it a DefaultTTL.")));
+			 errhint("The view ttl_docs.collections lists those that are; ttl_docs.adopt() makes it one.")));
 }

@@ -395,7 +395,7 @@ review_index(Oid relid)
 				(errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
 				 errmsg("cannot drop the purge index of the collection \"%s\" while a DefaultTTL is set",
 						RelationGetRelationName(rel)),
-				 errhint("A schema tool has to be told to leave it alone; to do without it, turn TTL off with ttl_docs.set_default_ttl(), or use ttl_docs.set_indexing() or ttl_docs.release().")));
+				 errhint("To do without it, turn TTL off with ttl_docs.set_default_ttl(), or use ttl_docs.set_indexing() or ttl_docs.release(). A schema tool has to be told to leave it alone.")));
 	table_close(rel, NoLock);
 }
 
@@ -494,5 +494,5 @@ refuse(const char *action, const char *piece, Oid relid)
 			(errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
 			 errmsg("cannot %s \"%s\" of the collection \"%s\"",
 					action, piece, get_rel_name(relid)),
-			 errhint("A schema tool has to be told to leave it alone; ttl_docs.release() makes the collection a plain table again.")));
+			 errhint("ttl_docs.release() makes the collection a plain table again. A schema tool has to be told to leave it alone.")));
 }

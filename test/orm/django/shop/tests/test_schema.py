@@ -132,7 +132,7 @@ class MakemigrationsTests(TimeTravelMixin, TestCase):
         with self.assertRaises(InternalError) as context:
             self.migrate(operation)
         self.assertIn('cannot drop or rename column "_ts" of the collection "shop_cart"', str(context.exception))
-        self.assertIn("A schema tool has to be told to leave it alone", str(context.exception))
+        self.assertIn("A schema tool has to be told to leave it alone.", str(context.exception))
 
     def test_a_field_is_taken_out_of_the_model_in_the_state_only(self):
         self.migrate(
