@@ -78,4 +78,4 @@ fi
 say "" "The server goes on running.  To look around:" \
 	"    $psql ${connect[*]} $DATABASE" \
 	"To stop and remove it:" \
-	"    $(printf %q "$REPO/test/demo.sh") stop"
+	"    make demo-stop"
