@@ -317,7 +317,7 @@ scanned_collection(Index scanrelid, PlanWalk *walk, Collection *collection,
 				(errcode(ERRCODE_UNDEFINED_COLUMN),
 				 errmsg("the collection \"%s\" has lost its system columns",
 						get_rel_name((*rte)->relid)),
-				 errhint("Its documents cannot be told from expired ones any more. Restore the table from a backup.")));
+				 errhint("Live documents cannot be told from expired ones any more. Restore the table from a backup.")));
 	return true;
 }
 

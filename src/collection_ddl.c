@@ -11,8 +11,8 @@
  *
  * Releasing.  An expired document must not come back as a plain row, so the
  * expired ones are deleted first, with their triggers and foreign key actions.
- * Constraints that are deferred are immediate from then on, until the
- * transaction ends: no table is altered that has triggers pending.
+ * Where that leaves triggers for the end of the transaction, constraints are made
+ * immediate: no table is altered that has triggers pending.
  *
  * Locks: adopt, release and drop_collection take ACCESS EXCLUSIVE on the table
  * and its partitions until the transaction ends, as the ALTER TABLE and DROP
@@ -78,6 +78,7 @@ static void add_system_columns(Oid relid, const CollectionSettings *settings,
 							   const char *stamp, bool stamp_is_generated,
 							   PresentColumns present);
 static void delete_expired_documents(Oid relid);
+static void fire_pending_triggers(Oid relid);
 static void require_no_other_index(Relation rel, const Collection *collection);
 static void lock_tree(Oid relid, LOCKMODE lockmode);
 
@@ -131,7 +132,7 @@ parse_name(char *text)
 				 errmsg("invalid name of a collection: \"%s\"", text),
 				 errhint("Quote it as in SQL: '\"My Sessions\"'.")));
 	foreach(lc, identifiers)
-		names = lappend(names, makeString(pstrdup(lfirst(lc))));
+		names = lappend(names, makeString(lfirst(lc)));
 	return makeRangeVarFromNameList(names);
 }
 
@@ -191,13 +192,13 @@ ttl_docs_release(PG_FUNCTION_ARGS)
 	rel = ttl_docs_open_collection(ttl_docs_collection_arg(fcinfo),
 								   AccessExclusiveLock, &collection);
 	relid = RelationGetRelid(rel);
-	/* triggers that are left for later would keep us from altering the table */
-	ttl_docs_fire_deferred_now();
+	fire_pending_triggers(relid);
 	ttl_docs_require_unused(rel, "release");
 	require_no_other_index(rel, &collection);
 	table_close(rel, NoLock);
 
 	delete_expired_documents(relid);
+	fire_pending_triggers(relid);
 	ttl_docs_write_label(relid, NULL);
 	table = ttl_docs_quoted_name(relid);
 	ttl_docs_drop_trigger(relid);
@@ -207,7 +208,27 @@ ttl_docs_release(PG_FUNCTION_ARGS)
 	PG_RETURN_VOID();
 }
 
-/* The first argument of a function that changes a collection. */
+/*
+ * Triggers of the table that are left for the end of the transaction would keep
+ * it from being altered.
+ */
+static void
+fire_pending_triggers(Oid relid)
+{
+	List	   *tables = find_all_inheritors(relid, NoLock, NULL);
+	ListCell   *lc;
+
+	foreach(lc, tables)
+	{
+		if (!AfterTriggerPendingOnRel(lfirst_oid(lc)))
+			continue;
+		ttl_docs_fire_deferred_now();
+		break;
+	}
+	list_free(tables);
+}
+
+/* The first argument of a function that is about a collection. */
 Oid
 ttl_docs_collection_arg(FunctionCallInfo fcinfo)
 {
@@ -412,11 +433,13 @@ tell_surprises(Oid relid, const CollectionSettings *settings, bool has_old_stamp
 
 	if (settings->on)
 	{
-		count = !has_old_stamps ? 0 :
-			count_documents(relid, psprintf("%s.expires_under(%s, %s, %d) OPERATOR(pg_catalog.<=) %s.now()",
-											TTL_DOCS_INTERNAL, TTL_DOCS_TS_COLUMN,
-											TTL_DOCS_TTL_COLUMN, settings->default_ttl,
-											TTL_DOCS_SCHEMA));
+		if (!has_old_stamps)
+			return;
+		count = count_documents(relid,
+								psprintf("%s.expires_under(%s, %s, %d) OPERATOR(pg_catalog.<=) %s.now()",
+										 TTL_DOCS_INTERNAL, TTL_DOCS_TS_COLUMN,
+										 TTL_DOCS_TTL_COLUMN, settings->default_ttl,
+										 TTL_DOCS_SCHEMA));
 		if (count > 0)
 			ereport(NOTICE,
 					(errmsg_plural("%lld document of \"%s\" has expired already",

@@ -36,6 +36,7 @@
 #include "commands/extension.h"
 #include "miscadmin.h"
 #include "tcop/utility.h"
+#include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
@@ -399,9 +400,15 @@ check_drop_extension(Node *parsetree)
 		return;
 	foreach(lc, stmt->objects)
 	{
+		Oid			extension;
 		int			count;
 
 		if (strcmp(strVal(lfirst(lc)), TTL_DOCS_EXTENSION) != 0)
+			continue;
+		/* what core has to say of rights goes first */
+		extension = get_extension_oid(TTL_DOCS_EXTENSION, true);
+		if (!OidIsValid(extension) ||
+			!compat_extension_ownercheck(extension, GetUserId()))
 			continue;
 		count = list_length(ttl_docs_all_collections());
 		if (count > 0)

@@ -25,11 +25,15 @@
 	pg_class_ownercheck(relid, roleid)
 #define compat_database_ownercheck(database, roleid) \
 	pg_database_ownercheck(database, roleid)
+#define compat_extension_ownercheck(extension, roleid) \
+	pg_extension_ownercheck(extension, roleid)
 #else
 #define compat_table_ownercheck(relid, roleid) \
 	object_ownercheck(RelationRelationId, relid, roleid)
 #define compat_database_ownercheck(database, roleid) \
 	object_ownercheck(DatabaseRelationId, database, roleid)
+#define compat_extension_ownercheck(extension, roleid) \
+	object_ownercheck(ExtensionRelationId, extension, roleid)
 #endif
 
 /* EvalPlanQualInit knows the result relations since 16 */

@@ -53,7 +53,7 @@ typedef enum DocumentStatement
 #define NUM_STATEMENTS	(STATEMENT_CONTAINING_WITH_ID + 1)
 
 /* document_statement.c */
-extern DocumentKey ttl_docs_document_key(Oid relid);
+extern DocumentKey ttl_docs_document_key(Oid relid, LOCKMODE lockmode);
 extern SPIPlanPtr ttl_docs_document_plan(const DocumentKey *key,
 										 DocumentStatement statement);
 

@@ -53,7 +53,7 @@ PG_FUNCTION_INFO_V1(ttl_docs_documents);
 
 static Datum insert_document(FunctionCallInfo fcinfo, bool or_replace);
 static Datum write_by_id(FunctionCallInfo fcinfo, DocumentStatement statement);
-static DocumentKey key_of_collection(FunctionCallInfo fcinfo);
+static DocumentKey key_of_collection(FunctionCallInfo fcinfo, LOCKMODE lockmode);
 static Jsonb *object_arg(FunctionCallInfo fcinfo, int arg, const char *what);
 static bool find_id(Jsonb *doc, JsonbValue *id);
 static char *id_text(const DocumentKey *key, const JsonbValue *id);
@@ -63,7 +63,7 @@ static char *text_of_key(const DocumentKey *key, Datum value);
 static Datum new_key(const DocumentKey *key);
 static bool evaluate_default(const DocumentKey *key, Datum *value);
 static void set_id(JsonbValue *id, const DocumentKey *key, Datum value);
-static void require_id_as_key(const DocumentKey *key, Jsonb *stored, Jsonb *returned);
+static void require_id_as_key(const DocumentKey *key, Datum value, Jsonb *returned);
 static Jsonb *patch_without_id(const DocumentKey *key, Jsonb *patch, Datum value);
 static uint64 run(const DocumentKey *key, DocumentStatement statement,
 				  Datum key_value, Jsonb *doc, Jsonb **returned);
@@ -94,7 +94,7 @@ ttl_docs_upsert_document(PG_FUNCTION_ARGS)
 static Datum
 insert_document(FunctionCallInfo fcinfo, bool or_replace)
 {
-	DocumentKey key = key_of_collection(fcinfo);
+	DocumentKey key = key_of_collection(fcinfo, RowExclusiveLock);
 	Jsonb	   *doc = ttl_docs_without(object_arg(fcinfo, 1, "document"), TS_PROPERTY);
 	DocumentStatement statement = or_replace ? STATEMENT_UPSERT : STATEMENT_CREATE;
 	JsonbValue	id;
@@ -117,8 +117,7 @@ insert_document(FunctionCallInfo fcinfo, bool or_replace)
 	run(&key, statement, value, doc, &returned);
 	if (returned == NULL)
 		PG_RETURN_NULL();
-	if (key.is_generated)
-		require_id_as_key(&key, doc, returned);
+	require_id_as_key(&key, value, returned);
 	PG_RETURN_JSONB_P(returned);
 }
 
@@ -128,7 +127,7 @@ insert_document(FunctionCallInfo fcinfo, bool or_replace)
 Datum
 ttl_docs_read_document(PG_FUNCTION_ARGS)
 {
-	DocumentKey key = key_of_collection(fcinfo);
+	DocumentKey key = key_of_collection(fcinfo, AccessShareLock);
 	Jsonb	   *returned;
 
 	if (PG_ARGISNULL(1))
@@ -146,7 +145,7 @@ ttl_docs_read_document(PG_FUNCTION_ARGS)
 Datum
 ttl_docs_replace_document(PG_FUNCTION_ARGS)
 {
-	DocumentKey key = key_of_collection(fcinfo);
+	DocumentKey key = key_of_collection(fcinfo, RowExclusiveLock);
 	Jsonb	   *doc = ttl_docs_without(object_arg(fcinfo, 1, "document"), TS_PROPERTY);
 	JsonbValue	id;
 	Datum		value;
@@ -158,8 +157,10 @@ ttl_docs_replace_document(PG_FUNCTION_ARGS)
 				 errmsg("the document has no \"id\" that says which one to replace"),
 				 errhint("Use ttl_docs.create_document() to make a new one.")));
 	value = key_of_id(&key, &id);
-	if (run(&key, STATEMENT_REPLACE, value, doc, &returned) == 0)
+	run(&key, STATEMENT_REPLACE, value, doc, &returned);
+	if (returned == NULL)
 		report_no_document(&key, value);
+	require_id_as_key(&key, value, returned);
 	PG_RETURN_JSONB_P(returned);
 }
 
@@ -169,7 +170,7 @@ ttl_docs_replace_document(PG_FUNCTION_ARGS)
 Datum
 ttl_docs_patch_document(PG_FUNCTION_ARGS)
 {
-	DocumentKey key = key_of_collection(fcinfo);
+	DocumentKey key = key_of_collection(fcinfo, RowExclusiveLock);
 	Jsonb	   *patch = ttl_docs_without(object_arg(fcinfo, 2, "patch"), TS_PROPERTY);
 	Datum		value;
 	Jsonb	   *returned;
@@ -180,8 +181,10 @@ ttl_docs_patch_document(PG_FUNCTION_ARGS)
 				 errmsg("id cannot be null")));
 	value = key_of_text(&key, text_to_cstring(PG_GETARG_TEXT_PP(1)));
 	patch = patch_without_id(&key, patch, value);
-	if (run(&key, STATEMENT_PATCH, value, patch, &returned) == 0)
+	run(&key, STATEMENT_PATCH, value, patch, &returned);
+	if (returned == NULL)
 		report_no_document(&key, value);
+	require_id_as_key(&key, value, returned);
 	PG_RETURN_JSONB_P(returned);
 }
 
@@ -207,7 +210,7 @@ ttl_docs_touch_document(PG_FUNCTION_ARGS)
 static Datum
 write_by_id(FunctionCallInfo fcinfo, DocumentStatement statement)
 {
-	DocumentKey key = key_of_collection(fcinfo);
+	DocumentKey key = key_of_collection(fcinfo, RowExclusiveLock);
 
 	if (PG_ARGISNULL(1))
 		PG_RETURN_BOOL(false);
@@ -226,7 +229,7 @@ Datum
 ttl_docs_documents(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
-	DocumentKey key = key_of_collection(fcinfo);
+	DocumentKey key = key_of_collection(fcinfo, AccessShareLock);
 	DocumentStatement statement = STATEMENT_ALL;
 	Jsonb	   *filter = NULL;
 	Datum		value = (Datum) 0;
@@ -247,6 +250,9 @@ ttl_docs_documents(PG_FUNCTION_ARGS)
 			statement = STATEMENT_CONTAINING_WITH_ID;
 			value = key_of_id(&key, &property);
 			filter = ttl_docs_without(filter, ID_PROPERTY);
+			/* a document that is no object contains nothing, but has an id */
+			if (JB_ROOT_COUNT(filter) == 0)
+				statement = STATEMENT_READ;
 		}
 	}
 	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
@@ -255,12 +261,12 @@ ttl_docs_documents(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
-/* The collection that a document function is called for. */
+/* The key of the collection that a document function is called for. */
 static DocumentKey
-key_of_collection(FunctionCallInfo fcinfo)
+key_of_collection(FunctionCallInfo fcinfo, LOCKMODE lockmode)
 {
 	ttl_docs_require_preload();
-	return ttl_docs_document_key(ttl_docs_collection_arg(fcinfo));
+	return ttl_docs_document_key(ttl_docs_collection_arg(fcinfo), lockmode);
 }
 
 static Jsonb *
@@ -402,7 +408,9 @@ set_id(JsonbValue *id, const DocumentKey *key, Datum value)
 												ObjectIdGetDatum(InvalidOid),
 												Int32GetDatum(-1)));
 	}
-	else
+	/* JSON has no number for these */
+	if (!key->is_number || numeric_is_nan(id->val.numeric) ||
+		numeric_is_inf(id->val.numeric))
 	{
 		id->type = jbvString;
 		id->val.string.val = text;
@@ -412,22 +420,22 @@ set_id(JsonbValue *id, const DocumentKey *key, Datum value)
 
 /*
  * Where the table computes the key, that has to be from the id.  Otherwise the
- * document would be found under another id than it was given.
+ * document would be found under another id than it was written with.
  */
 static void
-require_id_as_key(const DocumentKey *key, Jsonb *stored, Jsonb *returned)
+require_id_as_key(const DocumentKey *key, Datum value, Jsonb *returned)
 {
-	JsonbValue	sent;
-	JsonbValue	found;
+	JsonbValue	id;
 
-	if (find_id(stored, &sent) && find_id(returned, &found) &&
-		strcmp(id_text(key, &sent), id_text(key, &found)) == 0)
+	if (!key->is_generated ||
+		(find_id(returned, &id) &&
+		 strcmp(text_of_key(key, key_of_id(key, &id)), text_of_key(key, value)) == 0))
 		return;
 	ereport(ERROR,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			 errmsg("the primary key of \"%s\" is generated from something else than the \"id\" of a document",
 					get_rel_name(key->relid)),
-			 errhint("Use INSERT, which needs no id.")));
+			 errhint("Use SQL, which needs no id.")));
 }
 
 /* The id of a document is final, but a patch may mention it. */
@@ -504,10 +512,11 @@ run_into(Tuplestorestate *result, MemoryContext context, const DocumentKey *key,
 	DestReceiver *receiver = CreateDestReceiver(DestTuplestore);
 	ParamListInfo params = makeParamList(2);
 	SPIExecuteOptions options = {.params = params, .read_only = true, .dest = receiver};
+	bool		by_key = statement == STATEMENT_READ ||
+		statement == STATEMENT_CONTAINING_WITH_ID;
 	int			code;
 
-	params->params[0] = (ParamExternData) {key_value, statement != STATEMENT_CONTAINING_WITH_ID,
-		PARAM_FLAG_CONST, key->type};
+	params->params[0] = (ParamExternData) {key_value, !by_key, PARAM_FLAG_CONST, key->type};
 	params->params[1] = (ParamExternData) {JsonbPGetDatum(doc), doc == NULL,
 		PARAM_FLAG_CONST, JSONBOID};
 	SetTuplestoreDestReceiverParams(receiver, result, context, false, NULL, NULL);

@@ -31,8 +31,8 @@ PG_FUNCTION_INFO_V1(ttl_docs_merge_patch);
 PG_FUNCTION_INFO_V1(ttl_docs_patchable);
 PG_FUNCTION_INFO_V1(ttl_docs_returned_document);
 
-static const Property *find_property(const Property *properties, int count,
-									 const JsonbValue *name);
+static bool is_among(const Property *properties, int count,
+					 const JsonbValue *name);
 static JsonbValue *merge_object(JsonbParseState **state, JsonbContainer *target,
 								JsonbContainer *patch);
 static bool is_object(const JsonbValue *value);
@@ -229,7 +229,7 @@ ttl_docs_set_properties(Jsonb *doc, const Property *properties, int count)
 			if (token != WJB_KEY)
 				continue;
 			JsonbIteratorNext(&it, &value, true);
-			if (find_property(properties, count, &name) != NULL)
+			if (is_among(properties, count, &name))
 				continue;
 			pushJsonbValue(&state, WJB_KEY, &name);
 			pushJsonbValue(&state, WJB_VALUE, &value);
@@ -248,20 +248,22 @@ ttl_docs_set_properties(Jsonb *doc, const Property *properties, int count)
 	return JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_OBJECT, NULL));
 }
 
-static const Property *
-find_property(const Property *properties, int count, const JsonbValue *name)
+static bool
+is_among(const Property *properties, int count, const JsonbValue *name)
 {
 	for (int i = 0; i < count; i++)
 		if ((int) strlen(properties[i].name) == name->val.string.len &&
 			memcmp(properties[i].name, name->val.string.val, name->val.string.len) == 0)
-			return &properties[i];
-	return NULL;
+			return true;
+	return false;
 }
 
-/* A top-level property of a document that is an object; NULL if absent. */
+/* A top-level property of a document; NULL if absent. */
 JsonbValue *
 ttl_docs_property(Jsonb *doc, const char *name, JsonbValue *value)
 {
+	if (!JB_ROOT_IS_OBJECT(doc))
+		return NULL;
 	return getKeyJsonValueFromContainer(&doc->root, name, strlen(name), value);
 }
 

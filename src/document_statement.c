@@ -10,7 +10,8 @@
  * What is known of a table (its key, and a plan for each statement that was
  * used) is kept for the session.  A change of the table makes it invalid: the
  * relation cache tells, and for changes of other objects that the text of a
- * statement mentions, such as its schema, core's plan cache.
+ * statement mentions, such as its schema, core's plan cache.  What is invalid
+ * goes when the transaction ends, at the latest.
  *
  * A plan that is found to be invalid may be running further up the stack, where a
  * trigger has brought us here.  It is freed when the transaction ends: no plan
@@ -29,6 +30,7 @@
 #include "catalog/pg_operator.h"
 #include "catalog/pg_type.h"
 #include "nodes/bitmapset.h"
+#include "parser/parse_coerce.h"
 #include "storage/lmgr.h"
 #include "utils/builtins.h"
 #include "utils/hsearch.h"
@@ -36,6 +38,7 @@
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
+#include "utils/ruleutils.h"
 #include "utils/syscache.h"
 
 #include "document.h"
@@ -53,9 +56,9 @@ static List *retired_plans = NIL;
 static bool has_invalid_tables = false;
 
 static DocumentTable *find_table(Oid relid);
-static void make_tables(void);
+static void require_same_key(const DocumentKey *key, const DocumentKey *now);
+static int	plan_options(const DocumentKey *key, DocumentStatement statement);
 static DocumentKey find_key(Oid relid);
-static void retire_plans(DocumentTable *table);
 static void retire_plan(DocumentTable *table, DocumentStatement statement);
 static void invalidate_callback(Datum arg, Oid relid);
 static void free_what_is_over(XactEvent event, void *arg);
@@ -65,18 +68,33 @@ static char *insert_text(const DocumentKey *key, const char *table,
 						 const char *options);
 static char *returned_document(const DocumentKey *key, const char *key_column,
 							   const char *doc_column);
-static char *equals_operator(const DocumentKey *key);
+static char *equals_first_param(const DocumentKey *key);
+
+void
+ttl_docs_document_init(void)
+{
+	HASHCTL		ctl;
+
+	ctl.keysize = sizeof(Oid);
+	ctl.entrysize = sizeof(DocumentTable);
+	ctl.hcxt = TopMemoryContext;
+	tables = hash_create("ttl_docs document statements", 16, &ctl,
+						 HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	CacheRegisterRelcacheCallback(invalidate_callback, (Datum) 0);
+	RegisterXactCallback(free_what_is_over, NULL);
+}
 
 /*
- * What is known of the key of a collection; an error if it has none.  Locks the
- * table, as the statement to come will, so that it stays so.
+ * What is known of the key of a collection; an error if it has none.  Takes the
+ * lock that the statement to come will take, so that it stays so.  A weaker one
+ * would have to be made stronger then, which can deadlock with DDL.
  */
 DocumentKey
-ttl_docs_document_key(Oid relid)
+ttl_docs_document_key(Oid relid, LOCKMODE lockmode)
 {
 	Collection	collection;
 
-	LockRelationOid(relid, AccessShareLock);
+	LockRelationOid(relid, lockmode);
 	if (!ttl_docs_collection(relid, &collection))
 		ttl_docs_report_no_collection(relid);
 	return find_table(relid)->key;
@@ -93,15 +111,13 @@ ttl_docs_document_plan(const DocumentKey *key, DocumentStatement statement)
 	Oid			types[] = {key->type, JSONBOID};
 	SPIPlanPtr	plan;
 
+	require_same_key(key, &table->key);
 	plan = table->plans[statement];
 	if (plan != NULL && SPI_plan_is_valid(plan))
 		return plan;
 	retire_plan(table, statement);
-
-	/* a key finds one row, whatever its value: one plan serves all */
 	plan = SPI_prepare_cursor(statement_text(key, statement), lengthof(types), types,
-							  statement < STATEMENT_ALL ? CURSOR_OPT_GENERIC_PLAN :
-							  CURSOR_OPT_PARALLEL_OK);
+							  plan_options(key, statement));
 	if (plan == NULL || SPI_keepplan(plan) != 0)
 		elog(ERROR, "could not prepare a statement for the documents of table %u",
 			 key->relid);
@@ -109,6 +125,35 @@ ttl_docs_document_plan(const DocumentKey *key, DocumentStatement statement)
 	/* if the table was invalidated meanwhile, the next call will see that */
 	table->plans[statement] = plan;
 	return plan;
+}
+
+/*
+ * A value of the key that is at hand is of the type that it had.  Our lock keeps
+ * others from changing that, but not what this session runs to make the value.
+ */
+static void
+require_same_key(const DocumentKey *key, const DocumentKey *now)
+{
+	if (key->column != now->column || key->type != now->type ||
+		key->is_generated != now->is_generated)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_IN_USE),
+				 errmsg("the primary key of \"%s\" has changed while a document function was running",
+						get_rel_name(key->relid)),
+				 errhint("Do not alter the table in a function that its defaults, types or triggers call.")));
+}
+
+/*
+ * A key finds one row whatever its value, so one plan serves all.  But a plan for
+ * all values locks all partitions, where one for a value locks one.
+ */
+static int
+plan_options(const DocumentKey *key, DocumentStatement statement)
+{
+	if (statement >= STATEMENT_ALL)
+		return CURSOR_OPT_PARALLEL_OK;
+	return get_rel_relkind(key->relid) == RELKIND_PARTITIONED_TABLE ? 0 :
+		CURSOR_OPT_GENERIC_PLAN;
 }
 
 /* The entry of a table, which stays where it is until the transaction ends. */
@@ -119,35 +164,19 @@ find_table(Oid relid)
 	DocumentKey key;
 	bool		found;
 
-	if (tables == NULL)
-		make_tables();
 	table = hash_search(tables, &relid, HASH_FIND, NULL);
 	if (table != NULL && table->is_valid)
 		return table;
 
 	key = find_key(relid);
 	table = hash_search(tables, &relid, HASH_ENTER, &found);
-	if (found)
-		retire_plans(table);
-	else
+	if (!found)
 		memset(table->plans, 0, sizeof(table->plans));
+	for (int i = 0; i < NUM_STATEMENTS; i++)
+		retire_plan(table, i);
 	table->key = key;
 	table->is_valid = true;
 	return table;
-}
-
-static void
-make_tables(void)
-{
-	HASHCTL		ctl;
-
-	ctl.keysize = sizeof(Oid);
-	ctl.entrysize = sizeof(DocumentTable);
-	ctl.hcxt = TopMemoryContext;
-	tables = hash_create("ttl_docs document statements", 16, &ctl,
-						 HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
-	CacheRegisterRelcacheCallback(invalidate_callback, (Datum) 0);
-	RegisterXactCallback(free_what_is_over, NULL);
 }
 
 /* Finds the key of a table, or raises an error. */
@@ -191,18 +220,13 @@ find_key(Oid relid)
 		case FLOAT8OID:
 		case NUMERICOID:
 			key.is_number = true;
+			break;
 	}
 	key.index = get_constraint_index(constraint);
 	return key;
 }
 
-static void
-retire_plans(DocumentTable *table)
-{
-	for (int i = 0; i < NUM_STATEMENTS; i++)
-		retire_plan(table, i);
-}
-
+/* Keeps a plan that is over until the transaction ends. */
 static void
 retire_plan(DocumentTable *table, DocumentStatement statement)
 {
@@ -263,7 +287,10 @@ free_what_is_over(XactEvent event, void *arg)
 		{
 			if (table->is_valid)
 				continue;
-			retire_plans(table);
+			/* not by way of the list: that allocates */
+			for (int i = 0; i < NUM_STATEMENTS; i++)
+				if (table->plans[i] != NULL)
+					SPI_freeplan(table->plans[i]);
 			hash_search(tables, &table->relid, HASH_REMOVE, NULL);
 		}
 	}
@@ -284,7 +311,7 @@ statement_text(const DocumentKey *key, DocumentStatement statement)
 	char	   *table = ttl_docs_quoted_name(key->relid);
 	const char *key_column = quote_identifier(get_attname(key->relid, key->column, false));
 	const char *doc_column;
-	char	   *is_it = psprintf("%s %s $1", key_column, equals_operator(key));
+	char	   *is_it = psprintf("%s %s", key_column, equals_first_param(key));
 	char	   *returned;
 
 	if (!ttl_docs_collection(key->relid, &collection))
@@ -345,20 +372,29 @@ insert_text(const DocumentKey *key, const char *table, const char *key_column,
 					key_column, doc_column, options);
 }
 
-/* SQL for the document as clients get it. */
+/*
+ * SQL for the document as clients get it.  An id that is no number is what the
+ * type prints; casts to text may say it otherwise.
+ */
 static char *
 returned_document(const DocumentKey *key, const char *key_column,
 				  const char *doc_column)
 {
-	return psprintf("%s.returned_document(%s, pg_catalog.to_jsonb(%s%s), %s)",
-					TTL_DOCS_INTERNAL, doc_column, key_column,
-					key->is_number ? "" : "::pg_catalog.text",
-					TTL_DOCS_TS_COLUMN);
+	const char *id;
+
+	if (key->is_number)
+		id = key_column;
+	else if (TypeCategory(getBaseType(key->type)) == TYPCATEGORY_STRING)
+		id = psprintf("%s::pg_catalog.text", key_column);
+	else
+		id = psprintf("pg_catalog.concat(%s)", key_column);
+	return psprintf("%s.returned_document(%s, pg_catalog.to_jsonb(%s), %s)",
+					TTL_DOCS_INTERNAL, doc_column, id, TTL_DOCS_TS_COLUMN);
 }
 
-/* The operator that the primary key goes by. */
+/* SQL to compare the key with $1, by the operator that the primary key goes by. */
 static char *
-equals_operator(const DocumentKey *key)
+equals_first_param(const DocumentKey *key)
 {
 	Relation	index = index_open(key->index, AccessShareLock);
 	Oid			type = index->rd_opcintype[0];
@@ -371,9 +407,13 @@ equals_operator(const DocumentKey *key)
 	if (!HeapTupleIsValid(tuple))
 		elog(ERROR, "cache lookup failed for operator %u", operator);
 	form = (Form_pg_operator) GETSTRUCT(tuple);
-	text = psprintf("OPERATOR(%s.%s)",
+	text = psprintf("OPERATOR(%s.%s) $1",
 					quote_identifier(get_namespace_name(form->oprnamespace)),
 					NameStr(form->oprname));
+	/* the parameter has the collation of its type, the column may have another */
+	if (index->rd_indcollation[0] != get_typcollation(key->type))
+		text = psprintf("%s COLLATE %s", text,
+						generate_collation_name(index->rd_indcollation[0]));
 	ReleaseSysCache(tuple);
 	index_close(index, AccessShareLock);
 	return text;

@@ -52,7 +52,7 @@
 #include "purge.h"
 
 /* WAL that a batch may write before it ends */
-#define MAX_BATCH_BYTES		(4 * 1024 * 1024)
+#define MAX_BATCH_BYTES		UINT64CONST(4194304)
 /* without triggers, documents are quick: no need to look at the time so often */
 #define ROWS_PER_LOOK		16
 

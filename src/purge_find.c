@@ -55,7 +55,7 @@
 /* how far a backlog is counted beyond the candidates */
 #define COUNT_LIMIT		2000000
 /* work_mem of a bitmap, in bytes; beyond it, it knows blocks only, as BRIN does */
-#define BITMAP_MEMORY	(4 * 1024 * 1024)
+#define BITMAP_MEMORY	4194304L
 #define BLOCKS_AT_ONCE	128
 
 /* One of the two ranges of a btree while it is read */
@@ -393,7 +393,7 @@ find_in_brin(Relation rel, Relation index, const Collection *collection,
 	BlockNumber nblocks = RelationGetNumberOfBlocks(rel);
 	BlockNumber first = InvalidBlockNumber; /* of the run at hand */
 	BlockNumber last = InvalidBlockNumber;
-	BlockNumber block;
+	BlockNumber block = InvalidBlockNumber;
 	int			room = 0;
 
 	found->by_row = true;

@@ -88,7 +88,7 @@ ttl_docs_begin_deletes(RowDeleter *deleter, Relation rel, Relation root)
 	deleter->estate->es_snapshot = GetActiveSnapshot();
 	compat_EvalPlanQualInit(&deleter->epqstate, deleter->estate);
 
-	of_statement = deleter->root != NULL ? root->trigdesc : rel->trigdesc;
+	of_statement = root != NULL ? root->trigdesc : rel->trigdesc;
 	deleter->fires_statement = root != NULL && of_statement != NULL &&
 		(of_statement->trig_delete_before_statement ||
 		 of_statement->trig_delete_after_statement);

@@ -40,6 +40,7 @@ _PG_init(void)
 	ttl_docs_instant_init();
 	ttl_docs_copy_init();
 	ttl_docs_quiet_init();
+	ttl_docs_document_init();
 	ttl_docs_purge_init();
 }
 

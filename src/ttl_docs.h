@@ -299,6 +299,9 @@ extern bool ttl_docs_nothing_expired(Relation rel, const Collection *collection,
 extern void ttl_docs_note_foreign_stamp(void);
 extern uint64 ttl_docs_stamp_generation(void);
 
+/* document_statement.c; the rest of the document functions is in document.h */
+extern void ttl_docs_document_init(void);
+
 /* row_delete.c */
 typedef enum DeleteResult
 {

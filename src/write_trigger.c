@@ -22,7 +22,7 @@
  * which logical replication applies; we fire ALWAYS, to free keys), and a
  * restore into a table that has its triggers, which is INSERT and COPY FROM by
  * the owner or a superuser under row_security = off, as pg_dump writes it.
- * The slot is computed in any case.
+ * The slot is computed in any case, and so is a ttl that is not brought.
  *
  * A document that an UPDATE leaves alone is not looked at, nor detoasted.
  *
@@ -69,15 +69,20 @@ static bool is_arm_of_upsert(Oid relid);
 static bool plan_may_be_arm(Plan *plan, PlannedStmt *stmt, Oid relid);
 static int32 new_ttl(WriteState *state, Relation rel, HeapTuple tuple,
 					 HeapTuple oldtuple, bool *inherits);
+static int32 replicated_ttl(WriteState *state, Relation rel, HeapTuple tuple,
+							HeapTuple oldtuple, bool *inherits);
+static int32 stored_ttl(WriteState *state, Relation rel, HeapTuple tuple,
+						bool *inherits);
 static int32 ttl_in_document(WriteState *state, Relation rel, HeapTuple tuple,
 							 bool *inherits, JsonbValue *offending);
-static bool same_document(Datum a, bool a_isnull, Datum b, bool b_isnull);
+static bool same_document(WriteState *state, Relation rel, HeapTuple a,
+						  HeapTuple b);
 static HeapTuple stamp_now(WriteState *state, Relation rel, HeapTuple tuple,
 						   HeapTuple oldtuple);
 static HeapTuple stamp(WriteState *state, Relation rel, HeapTuple tuple,
 					   TimestampTz ts, bool inherits, int32 ttl);
 static HeapTuple keep_stamp(WriteState *state, Relation rel, HeapTuple tuple,
-							bool keep_ttl);
+							bool inherits, int32 ttl);
 static bool in_replica_role(void);
 static bool in_foreign_key_action(void);
 
@@ -148,11 +153,19 @@ before_insert(WriteState *state, TriggerData *trigdata)
 {
 	Relation	rel = trigdata->tg_relation;
 	HeapTuple	tuple = trigdata->tg_trigtuple;
+	bool		inherits;
+	int32		ttl;
 
 	if (in_replica_role())
-		tuple = keep_stamp(state, rel, tuple, true);
+	{
+		ttl = replicated_ttl(state, rel, tuple, NULL, &inherits);
+		tuple = keep_stamp(state, rel, tuple, inherits, ttl);
+	}
 	else if (state->keeps_insert_stamps)
-		tuple = keep_stamp(state, rel, tuple, false);
+	{
+		ttl = new_ttl(state, rel, tuple, NULL, &inherits);
+		tuple = keep_stamp(state, rel, tuple, inherits, ttl);
+	}
 	else
 		tuple = stamp_now(state, rel, tuple, NULL);
 	ttl_docs_free_keys(state->keys, rel, tuple, NULL);
@@ -167,7 +180,12 @@ before_update(WriteState *state, TriggerData *trigdata)
 	HeapTuple	tuple = trigdata->tg_newtuple;
 
 	if (in_replica_role())
-		tuple = keep_stamp(state, rel, tuple, true);
+	{
+		bool		inherits;
+		int32		ttl = replicated_ttl(state, rel, tuple, oldtuple, &inherits);
+
+		tuple = keep_stamp(state, rel, tuple, inherits, ttl);
+	}
 	else if (is_expired_now(state, rel, oldtuple))
 		return in_foreign_key_action() ? NULL : too_late(rel);
 	else
@@ -285,26 +303,51 @@ new_ttl(WriteState *state, Relation rel, HeapTuple tuple, HeapTuple oldtuple,
 	JsonbValue	offending;
 	int32		ttl;
 
-	if (oldtuple != NULL)
+	if (oldtuple != NULL && same_document(state, rel, tuple, oldtuple))
 	{
-		TupleDesc	tupdesc = RelationGetDescr(rel);
-		bool		isnull;
-		bool		old_isnull;
-		Datum		doc = heap_getattr(tuple, state->collection.doc, tupdesc, &isnull);
-		Datum		old_doc = heap_getattr(oldtuple, state->collection.doc,
-										   tupdesc, &old_isnull);
-		Datum		old_ttl = heap_getattr(oldtuple, state->collection.ttl,
-										   tupdesc, inherits);
-
-		if (same_document(doc, isnull, old_doc, old_isnull) &&
-			(*inherits || DatumGetInt32(old_ttl) != TTL_INVALID))
-			return *inherits ? 0 : DatumGetInt32(old_ttl);
+		ttl = stored_ttl(state, rel, oldtuple, inherits);
+		if (*inherits || ttl != TTL_INVALID)
+			return ttl;
 	}
-
 	ttl = ttl_in_document(state, rel, tuple, inherits, &offending);
 	if (ttl == TTL_INVALID && !*inherits && state->collection.settings.on)
 		ttl_docs_report_invalid_ttl(&offending);
 	return ttl;
+}
+
+/*
+ * The ttl of a row that replication brings.  Whoever does not bring the column
+ * may bring a document that has one: then the column is NULL, or as it was.
+ * A publisher's comes from the document, so there it makes no difference.
+ */
+static int32
+replicated_ttl(WriteState *state, Relation rel, HeapTuple tuple,
+			   HeapTuple oldtuple, bool *inherits)
+{
+	int32		ttl = stored_ttl(state, rel, tuple, inherits);
+	bool		is_brought = !*inherits;
+	JsonbValue	offending;
+
+	if (oldtuple != NULL)
+	{
+		bool		old_inherits;
+		int32		old_ttl = stored_ttl(state, rel, oldtuple, &old_inherits);
+
+		is_brought = *inherits != old_inherits || ttl != old_ttl ||
+			same_document(state, rel, tuple, oldtuple);
+	}
+	return is_brought ? ttl :
+		ttl_in_document(state, rel, tuple, inherits, &offending);
+}
+
+/* What the column _ttl of a row says; 0 where it inherits. */
+static int32
+stored_ttl(WriteState *state, Relation rel, HeapTuple tuple, bool *inherits)
+{
+	Datum		ttl = heap_getattr(tuple, state->collection.ttl,
+								   RelationGetDescr(rel), inherits);
+
+	return *inherits ? 0 : DatumGetInt32(ttl);
 }
 
 /* What the document of a row says; TTL_INVALID if it is not valid. */
@@ -324,11 +367,17 @@ ttl_in_document(WriteState *state, Relation rel, HeapTuple tuple, bool *inherits
 
 /* To the byte, as stored: an update that leaves it alone hands it on so. */
 static bool
-same_document(Datum a, bool a_isnull, Datum b, bool b_isnull)
+same_document(WriteState *state, Relation rel, HeapTuple a, HeapTuple b)
 {
+	TupleDesc	tupdesc = RelationGetDescr(rel);
+	bool		a_isnull;
+	bool		b_isnull;
+	Datum		a_doc = heap_getattr(a, state->collection.doc, tupdesc, &a_isnull);
+	Datum		b_doc = heap_getattr(b, state->collection.doc, tupdesc, &b_isnull);
+
 	if (a_isnull || b_isnull)
 		return a_isnull && b_isnull;
-	return datumIsEqual(a, b, false, -1);
+	return datumIsEqual(a_doc, b_doc, false, -1);
 }
 
 /* The row as it is written now, in place of oldtuple, if that is not NULL. */
@@ -367,31 +416,18 @@ stamp(WriteState *state, Relation rel, HeapTuple tuple, TimestampTz ts,
 									 values, nulls);
 }
 
-/* The row with the stamp that it brings, and the ttl where that is kept too. */
+/* The row with the stamp that it brings. */
 static HeapTuple
-keep_stamp(WriteState *state, Relation rel, HeapTuple tuple, bool keep_ttl)
+keep_stamp(WriteState *state, Relation rel, HeapTuple tuple, bool inherits,
+		   int32 ttl)
 {
-	TupleDesc	tupdesc = RelationGetDescr(rel);
-	bool		ts_isnull;
-	bool		inherits;
-	Datum		ts = heap_getattr(tuple, state->collection.ts, tupdesc, &ts_isnull);
-	int32		ttl;
+	bool		isnull;
+	Datum		ts = heap_getattr(tuple, state->collection.ts,
+								  RelationGetDescr(rel), &isnull);
 
-	if (keep_ttl)
-	{
-		Datum		kept = heap_getattr(tuple, state->collection.ttl, tupdesc,
-										&inherits);
-		JsonbValue	offending;
-
-		/* whoever brings no ttl may bring a document that has one */
-		ttl = !inherits ? DatumGetInt32(kept) :
-			ttl_in_document(state, rel, tuple, &inherits, &offending);
-	}
-	else
-		ttl = new_ttl(state, rel, tuple, NULL, &inherits);
 	ttl_docs_note_foreign_stamp();
 	return stamp(state, rel, tuple,
-				 ts_isnull ? ttl_docs_clock() : DatumGetTimestampTz(ts),
+				 isnull ? ttl_docs_clock() : DatumGetTimestampTz(ts),
 				 inherits, ttl);
 }
 

@@ -590,4 +590,13 @@ DELETE FROM item;
 SELECT ttl_docs.release('cart');
 SELECT * FROM cart;
 RESET ttl_docs.clock_offset;
-DROP TABLE cart, item;
+-- what is not in the way is left for later
+CREATE TABLE parent (id int PRIMARY KEY);
+CREATE TABLE child (parent int REFERENCES parent DEFERRABLE INITIALLY DEFERRED);
+SELECT ttl_docs.adopt('cart', 60);
+BEGIN;
+INSERT INTO child VALUES (1);
+SELECT ttl_docs.release('cart');
+INSERT INTO parent VALUES (1);
+COMMIT;
+DROP TABLE cart, item, child, parent;

@@ -135,7 +135,11 @@ replicated by copy	{"ttl": 2000000000}	2000-01-01	2000000000	7
 -- whoever brings no ttl, but a document that has one, means that; a wrong one must not stop replication
 INSERT INTO s (id, doc) VALUES ('ttl of its own', '{"ttl": 100}'), ('none', '{}'), ('wrong', '{"ttl": 0}')
     RETURNING id, _ttl;
-UPDATE s SET doc = '{"ttl": 200}', _ttl = NULL WHERE id = 'none' RETURNING id, _ttl;
+UPDATE s SET doc = '{"ttl": 200}' WHERE id = 'none' RETURNING id, _ttl;
+UPDATE s SET doc = '{"ttl": 300}' WHERE id = 'none' RETURNING id, _ttl;
+UPDATE s SET doc = '{}' WHERE id = 'none' RETURNING id, _ttl;
+UPDATE s SET doc = '{"ttl": 400}', _ttl = 500 WHERE id = 'none' RETURNING id, _ttl;
+UPDATE s SET _ts = _ts WHERE id = 'none' RETURNING id, _ttl;
 RESET session_replication_role;
 SELECT id, nullif(ttl_docs.expires_at('s', _ts, _ttl), 'infinity') - _ts AS lives FROM s WHERE id IN ('ttl of its own', 'none', 'wrong') ORDER BY id;
 DELETE FROM s WHERE id IN ('ttl of its own', 'none', 'wrong');
