@@ -22,7 +22,7 @@ EXTRA_CLEAN = test-results .built-for
 
 # These goals find, or install, a PostgreSQL by themselves: they have to work on
 # a machine that has no pg_config yet.
-SCRIPT_GOALS = test test-orm matrix bench deb demo demo-stop help
+SCRIPT_GOALS = test test-orm lint matrix bench deb demo demo-stop help
 
 ifneq ($(or $(if $(MAKECMDGOALS),,all),$(filter-out $(SCRIPT_GOALS),$(MAKECMDGOALS))),)
 
@@ -69,13 +69,16 @@ $(OBJS) $(OBJS:.o=.bc): $(wildcard src/*.h) .built-for
 
 endif
 
-.PHONY: test test-orm matrix bench deb demo demo-stop help
+.PHONY: test test-orm lint matrix bench deb demo demo-stop help
 
 test:
 	@test/run.sh
 
 test-orm:
 	@test/orm/run.sh
+
+lint:
+	@test/lint.sh
 
 matrix:
 	@test/matrix.sh
@@ -100,6 +103,7 @@ help:
 	@echo '                missing packages.  TESTS="name ..." runs only those'
 	@echo 'make test-orm   run applications with ORMs against a private server; fetches what they'
 	@echo '                need from Debian and npm.  TESTS="name ..." runs only those'
+	@echo 'make lint       look at the source: compilers, exported symbols, cppcheck, clang-tidy, shellcheck'
 	@echo 'make matrix     run make test in a bare Debian of each release: PostgreSQL 15, 17, 18; as root'
 	@echo 'make bench      measure on a private server, as ratios; takes some minutes'
 	@echo 'make deb        build Debian packages into dist/, for the PostgreSQL versions installed'

@@ -43,6 +43,13 @@ sql >/dev/null <<-SQL
 	  FROM generate_series(1, $ROWS) AS n;
 	CREATE INDEX ON docs USING gin (doc jsonb_path_ops) WITH (fastupdate = off);
 	VACUUM ANALYZE docs;
+
+	CREATE TABLE parts (id text PRIMARY KEY, doc jsonb) PARTITION BY HASH (id);
+	SELECT format('CREATE TABLE parts%s PARTITION OF parts FOR VALUES WITH (MODULUS 64, REMAINDER %s)', i, i)
+	  FROM generate_series(0, 63) AS i \gexec
+	SELECT ttl_docs.adopt('parts', 86400);
+	INSERT INTO parts SELECT id, doc FROM docs;
+	VACUUM ANALYZE parts;
 SQL
 say "" "PostgreSQL $(sql -c 'SHOW server_version'), $(nproc) processors, $ROWS documents, medians of $ROUNDS rounds"
 
@@ -68,3 +75,9 @@ compare 'upsert_document ' \
 compare 'create_document ' \
 	"SELECT ttl_docs.create_document('docs', '{\"n\": 3, \"text\": \"new\"}');" \
 	"INSERT INTO docs (id, doc) SELECT new.id, jsonb_build_object('id', new.id, 'n', 3, 'text', 'new') FROM (SELECT gen_random_uuid()::text AS id) AS new RETURNING doc;"
+compare 'read, of 64 partitions ' \
+	"SELECT ttl_docs.read_document('parts', (:i)::text);" \
+	"SELECT doc FROM parts WHERE id = (:i)::text;"
+compare 'touch, of 64 partitions' \
+	"SELECT ttl_docs.touch_document('parts', (:i)::text);" \
+	"UPDATE parts SET _ts = DEFAULT WHERE id = (:i)::text;"

@@ -620,6 +620,7 @@ batch_failed(TablePass *pass, PurgeBatch *batch)
 static void
 blame(TablePass *pass, Candidate *candidate, ItemPointer tid)
 {
+	Assert(candidate != NULL);
 	pass->has_error = true;
 	pass->total_refused++;
 	record_error(pass);

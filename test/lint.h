@@ -1,0 +1,9 @@
+/*
+ * What cppcheck has to know of PostgreSQL's macros, whose headers it does not read.
+ */
+#define foreach(cell, list) \
+	for ((cell) = list_head(list); (cell) != NULL; (cell) = lnext(list, cell))
+#define PG_TRY()		do {
+#define PG_CATCH()		} while (0); do {
+#define PG_FINALLY()	} while (0); do {
+#define PG_END_TRY()	} while (0)
