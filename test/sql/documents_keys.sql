@@ -1,0 +1,83 @@
+-- Keys that are not what their document's id looks like at first sight.
+\set SHOW_CONTEXT never
+
+-- A generated key is the id as the type has it, however that was written.
+CREATE TABLE g (id uuid GENERATED ALWAYS AS ((doc->>'id')::uuid) STORED PRIMARY KEY, doc jsonb);
+SELECT ttl_docs.adopt('g', 6000);
+SELECT ttl_docs.create_document('g', '{"id": "A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11"}') - '_ts' AS doc;
+SELECT ttl_docs.upsert_document('g', '{"id": "{a0eebc999c0b4ef8bb6d6bb9bd380a11}", "v": 2}') - '_ts' AS doc;
+SELECT count(*) FROM g;
+DROP TABLE g;
+
+-- Generated from something else, a write would move the document to another id.
+CREATE TABLE g (sku text GENERATED ALWAYS AS (doc->>'sku') STORED PRIMARY KEY, doc jsonb);
+SELECT ttl_docs.adopt('g', 6000);
+INSERT INTO g (doc) VALUES ('{"sku": "a"}');
+SELECT ttl_docs.read_document('g', 'a') - '_ts' AS doc;
+SELECT ttl_docs.replace_document('g', '{"id": "a", "sku": "b"}');
+SELECT ttl_docs.patch_document('g', 'a', '{"sku": "b"}');
+SELECT ttl_docs.patch_document('g', 'a', '{"n": 1}') - '_ts' AS doc;
+SELECT doc FROM g;
+DROP TABLE g;
+
+-- A trigger may make something of the document that has no id at all.
+CREATE TABLE g (id text GENERATED ALWAYS AS (coalesce(doc->>'id', 'x')) STORED PRIMARY KEY, doc jsonb);
+CREATE FUNCTION make_array() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    NEW.doc := '["a", "b", "c"]';
+    RETURN NEW;
+END $$;
+CREATE TRIGGER make_array BEFORE INSERT ON g FOR EACH ROW EXECUTE FUNCTION make_array();
+SELECT ttl_docs.adopt('g', 6000);
+SELECT ttl_docs.create_document('g', '{"id": "a"}');
+DROP TABLE g;
+DROP FUNCTION make_array();
+
+-- A document that is not there, or no object, has an id all the same.
+CREATE TABLE n (id text PRIMARY KEY, doc jsonb);
+SELECT ttl_docs.adopt('n', 6000);
+INSERT INTO n VALUES ('null', NULL), ('array', '[1]');
+SELECT ttl_docs.documents('n', '{"id": "null"}') - '_ts' AS doc;
+SELECT ttl_docs.documents('n', '{"id": "array"}') AS doc;
+SELECT ttl_docs.documents('n', '{"id": "array", "v": 1}') AS doc;
+DROP TABLE n;
+
+-- Types whose cast to text says it otherwise than they print it.
+CREATE TABLE i (id inet PRIMARY KEY, doc jsonb);
+SELECT ttl_docs.adopt('i', 6000);
+SELECT ttl_docs.create_document('i', '{"id": "1.2.3.4"}') - '_ts' AS doc;
+SELECT ttl_docs.documents('i') - '_ts' AS doc;
+DROP TABLE i;
+
+-- JSON has no number for what a key may be by default.
+CREATE TABLE f (id float8 PRIMARY KEY DEFAULT 'NaN', doc jsonb);
+SELECT ttl_docs.adopt('f', 6000);
+SELECT ttl_docs.create_document('f', '{}') - '_ts' AS doc;
+SELECT doc::text::jsonb FROM f;
+SELECT ttl_docs.read_document('f', 'NaN') - '_ts' AS doc;
+DROP TABLE f;
+
+-- The column has another collation than its type.
+CREATE DOMAIN code AS text COLLATE "C";
+CREATE TABLE c (id code COLLATE "POSIX" PRIMARY KEY, doc jsonb);
+SELECT ttl_docs.adopt('c', 6000);
+SELECT ttl_docs.upsert_document('c', '{"id": "a"}') - '_ts' AS doc;
+SELECT ttl_docs.read_document('c', 'a') - '_ts' AS doc;
+DROP TABLE c;
+DROP DOMAIN code;
+
+-- What makes the value of the key must not change the table meanwhile.
+CREATE TABLE t (id int PRIMARY KEY DEFAULT 1, doc jsonb);
+CREATE FUNCTION alter_t() RETURNS int LANGUAGE plpgsql AS $$
+BEGIN
+    ALTER TABLE t ALTER COLUMN id TYPE text;
+    RETURN 1;
+END $$;
+SELECT ttl_docs.adopt('t', 6000);
+ALTER TABLE t ALTER COLUMN id SET DEFAULT alter_t();
+\set VERBOSITY terse
+SELECT ttl_docs.create_document('t', '{}');
+\set VERBOSITY default
+SELECT count(*) FROM t;
+DROP TABLE t;
+DROP FUNCTION alter_t();
