@@ -54,8 +54,10 @@ typedef enum DocumentStatement
 
 /* document_statement.c */
 extern DocumentKey ttl_docs_document_key(Oid relid, LOCKMODE lockmode);
-extern SPIPlanPtr ttl_docs_document_plan(const DocumentKey *key,
-										 DocumentStatement statement);
+extern void ttl_docs_run_statement(const DocumentKey *key,
+								   DocumentStatement statement,
+								   const Datum *key_value, Jsonb *doc,
+								   DestReceiver *receiver);
 
 /* document_json.c */
 typedef struct Property

@@ -39,6 +39,7 @@
 #include "utils/lsyscache.h"
 #include "utils/numeric.h"
 #include "utils/rel.h"
+#include "utils/typcache.h"
 
 #include "document.h"
 
@@ -67,9 +68,7 @@ static void require_id_as_key(const DocumentKey *key, Datum value, Jsonb *return
 static Jsonb *patch_without_id(const DocumentKey *key, Jsonb *patch, Datum value);
 static uint64 run(const DocumentKey *key, DocumentStatement statement,
 				  Datum key_value, Jsonb *doc, Jsonb **returned);
-static void run_into(Tuplestorestate *result, MemoryContext context,
-					 const DocumentKey *key, DocumentStatement statement,
-					 Datum key_value, Jsonb *doc);
+static bool same_key(const DocumentKey *key, Datum a, Datum b);
 pg_noreturn static void report_no_document(const DocumentKey *key, Datum value);
 
 /*
@@ -127,11 +126,13 @@ insert_document(FunctionCallInfo fcinfo, bool or_replace)
 Datum
 ttl_docs_read_document(PG_FUNCTION_ARGS)
 {
-	DocumentKey key = key_of_collection(fcinfo, AccessShareLock);
+	DocumentKey key;
 	Jsonb	   *returned;
 
+	/* before the lock, which nobody has yet shown a right to */
 	if (PG_ARGISNULL(1))
 		PG_RETURN_NULL();
+	key = key_of_collection(fcinfo, AccessShareLock);
 	run(&key, STATEMENT_READ,
 		key_of_text(&key, text_to_cstring(PG_GETARG_TEXT_PP(1))), NULL, &returned);
 	if (returned == NULL)
@@ -210,10 +211,11 @@ ttl_docs_touch_document(PG_FUNCTION_ARGS)
 static Datum
 write_by_id(FunctionCallInfo fcinfo, DocumentStatement statement)
 {
-	DocumentKey key = key_of_collection(fcinfo, RowExclusiveLock);
+	DocumentKey key;
 
 	if (PG_ARGISNULL(1))
 		PG_RETURN_BOOL(false);
+	key = key_of_collection(fcinfo, RowExclusiveLock);
 	PG_RETURN_BOOL(run(&key, statement,
 					   key_of_text(&key, text_to_cstring(PG_GETARG_TEXT_PP(1))),
 					   NULL, NULL) > 0);
@@ -232,8 +234,10 @@ ttl_docs_documents(PG_FUNCTION_ARGS)
 	DocumentKey key = key_of_collection(fcinfo, AccessShareLock);
 	DocumentStatement statement = STATEMENT_ALL;
 	Jsonb	   *filter = NULL;
-	Datum		value = (Datum) 0;
+	Datum		value;
+	Datum	   *key_value = NULL;
 	JsonbValue	property;
+	DestReceiver *receiver;
 
 	if (!PG_ARGISNULL(1))
 	{
@@ -249,6 +253,7 @@ ttl_docs_documents(PG_FUNCTION_ARGS)
 		{
 			statement = STATEMENT_CONTAINING_WITH_ID;
 			value = key_of_id(&key, &property);
+			key_value = &value;
 			filter = ttl_docs_without(filter, ID_PROPERTY);
 			/* a document that is no object contains nothing, but has an id */
 			if (JB_ROOT_COUNT(filter) == 0)
@@ -256,8 +261,14 @@ ttl_docs_documents(PG_FUNCTION_ARGS)
 		}
 	}
 	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
-	run_into(rsinfo->setResult, rsinfo->econtext->ecxt_per_query_memory, &key,
-			 statement, value, filter);
+	receiver = CreateDestReceiver(DestTuplestore);
+	SetTuplestoreDestReceiverParams(receiver, rsinfo->setResult,
+									rsinfo->econtext->ecxt_per_query_memory,
+									false, NULL, NULL);
+	SPI_connect();
+	ttl_docs_run_statement(&key, statement, key_value, filter, receiver);
+	SPI_finish();
+	receiver->rDestroy(receiver);
 	return (Datum) 0;
 }
 
@@ -428,8 +439,7 @@ require_id_as_key(const DocumentKey *key, Datum value, Jsonb *returned)
 	JsonbValue	id;
 
 	if (!key->is_generated ||
-		(find_id(returned, &id) &&
-		 strcmp(text_of_key(key, key_of_id(key, &id)), text_of_key(key, value)) == 0))
+		(find_id(returned, &id) && same_key(key, key_of_id(key, &id), value)))
 		return;
 	ereport(ERROR,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -438,20 +448,29 @@ require_id_as_key(const DocumentKey *key, Datum value, Jsonb *returned)
 			 errhint("Use SQL, which needs no id.")));
 }
 
+/* Are they equal, as the type sees it?  It has such an operator: it is a key. */
+static bool
+same_key(const DocumentKey *key, Datum a, Datum b)
+{
+	TypeCacheEntry *type = lookup_type_cache(key->type, TYPECACHE_EQ_OPR_FINFO);
+
+	return DatumGetBool(FunctionCall2Coll(&type->eq_opr_finfo,
+										  get_typcollation(key->type), a, b));
+}
+
 /* The id of a document is final, but a patch may mention it. */
 static Jsonb *
 patch_without_id(const DocumentKey *key, Jsonb *patch, Datum value)
 {
 	JsonbValue	id;
-	char	   *text = text_of_key(key, value);
 
 	if (ttl_docs_property(patch, ID_PROPERTY, &id) == NULL)
 		return patch;
-	if (id.type == jbvNull ||
-		strcmp(text_of_key(key, key_of_id(key, &id)), text) != 0)
+	if (id.type == jbvNull || !same_key(key, key_of_id(key, &id), value))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("a patch cannot change the \"id\" of document \"%s\" to %s", text,
+				 errmsg("a patch cannot change the \"id\" of document \"%s\" to %s",
+						text_of_key(key, value),
 						ttl_docs_json_excerpt(JsonbValueToJsonb(&id))),
 				 errhint("Create a document with the new id, and delete the old one.")));
 	return ttl_docs_without(patch, ID_PROPERTY);
@@ -468,27 +487,20 @@ report_no_document(const DocumentKey *key, Datum value)
 }
 
 /*
- * Runs a statement and tells how many rows it was about.  Sets *returned, unless
- * that is NULL, to the document that came back, in the caller's memory, or to
- * NULL.
+ * Runs a statement for one key and tells how many rows it was about.  Sets
+ * *returned, unless that is NULL, to the document that came back, in the caller's
+ * memory, or to NULL.
  */
 static uint64
 run(const DocumentKey *key, DocumentStatement statement, Datum key_value,
 	Jsonb *doc, Jsonb **returned)
 {
-	Datum		values[] = {key_value, JsonbPGetDatum(doc)};
-	char		nulls[] = {' ', doc == NULL ? 'n' : ' '};
 	bool		isnull = true;
 	Datum		value = (Datum) 0;
-	int			result;
 	uint64		processed;
 
 	SPI_connect();
-	result = SPI_execute_plan(ttl_docs_document_plan(key, statement), values, nulls,
-							  statement == STATEMENT_READ, 0);
-	if (result < 0)
-		elog(ERROR, "could not run a statement for documents: %s",
-			 SPI_result_code_string(result));
+	ttl_docs_run_statement(key, statement, &key_value, doc, NULL);
 	processed = SPI_processed;
 	/* a rule may have made something else of the statement */
 	if (returned != NULL && processed > 0 && SPI_tuptable != NULL)
@@ -502,29 +514,4 @@ run(const DocumentKey *key, DocumentStatement statement, Datum key_value,
 	if (returned != NULL)
 		*returned = isnull ? NULL : DatumGetJsonbP(value);
 	return processed;
-}
-
-/* Runs a statement that reads, and puts its rows into a tuplestore. */
-static void
-run_into(Tuplestorestate *result, MemoryContext context, const DocumentKey *key,
-		 DocumentStatement statement, Datum key_value, Jsonb *doc)
-{
-	DestReceiver *receiver = CreateDestReceiver(DestTuplestore);
-	ParamListInfo params = makeParamList(2);
-	SPIExecuteOptions options = {.params = params, .read_only = true, .dest = receiver};
-	bool		by_key = statement == STATEMENT_READ ||
-		statement == STATEMENT_CONTAINING_WITH_ID;
-	int			code;
-
-	params->params[0] = (ParamExternData) {key_value, !by_key, PARAM_FLAG_CONST, key->type};
-	params->params[1] = (ParamExternData) {JsonbPGetDatum(doc), doc == NULL,
-		PARAM_FLAG_CONST, JSONBOID};
-	SetTuplestoreDestReceiverParams(receiver, result, context, false, NULL, NULL);
-	SPI_connect();
-	code = SPI_execute_plan_extended(ttl_docs_document_plan(key, statement), &options);
-	if (code < 0)
-		elog(ERROR, "could not run a statement for documents: %s",
-			 SPI_result_code_string(code));
-	SPI_finish();
-	receiver->rDestroy(receiver);
 }

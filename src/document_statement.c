@@ -14,8 +14,8 @@
  * goes when the transaction ends, at the latest.
  *
  * A plan that is found to be invalid may be running further up the stack, where a
- * trigger has brought us here.  It is freed when the transaction ends: no plan
- * of ours runs then, as none of them can commit.
+ * trigger has brought us here.  Then it is freed when the transaction ends: no
+ * plan of ours runs then, as none of them can commit.
  *
  *-------------------------------------------------------------------------
  */
@@ -32,11 +32,13 @@
 #include "nodes/bitmapset.h"
 #include "parser/parse_coerce.h"
 #include "storage/lmgr.h"
+#include "tcop/dest.h"
 #include "utils/builtins.h"
 #include "utils/hsearch.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
+#include "utils/plancache.h"
 #include "utils/rel.h"
 #include "utils/ruleutils.h"
 #include "utils/syscache.h"
@@ -55,6 +57,14 @@ static HTAB *tables = NULL;
 static List *retired_plans = NIL;
 static bool has_invalid_tables = false;
 
+/*
+ * How many statements run right now, each fired by the one before.  After an error
+ * it is too high until the transaction ends, and plans are kept that long.
+ */
+static int	running_statements = 0;
+
+static SPIPlanPtr find_plan(const DocumentKey *key, DocumentStatement statement);
+static void require_same_table(SPIPlanPtr plan, Oid relid);
 static DocumentTable *find_table(Oid relid);
 static void require_same_key(const DocumentKey *key, const DocumentKey *now);
 static int	plan_options(const DocumentKey *key, DocumentStatement statement);
@@ -101,11 +111,38 @@ ttl_docs_document_key(Oid relid, LOCKMODE lockmode)
 }
 
 /*
- * The plan of a statement on that table, good until the transaction ends.  SPI
- * is connected.
+ * Runs a statement with a key and a document, either of which may be missing
+ * (NULL) where the statement does not use it.  SPI is connected, and has the
+ * result; or the receiver has, if there is one.
  */
-SPIPlanPtr
-ttl_docs_document_plan(const DocumentKey *key, DocumentStatement statement)
+void
+ttl_docs_run_statement(const DocumentKey *key, DocumentStatement statement,
+					   const Datum *key_value, Jsonb *doc, DestReceiver *receiver)
+{
+	ParamListInfo params = makeParamList(2);
+	SPIExecuteOptions options = {.params = params, .dest = receiver};
+	SPIPlanPtr	plan;
+	int			code;
+
+	params->params[0] = (ParamExternData) {key_value != NULL ? *key_value : (Datum) 0,
+		key_value == NULL, PARAM_FLAG_CONST, key->type};
+	params->params[1] = (ParamExternData) {JsonbPGetDatum(doc), doc == NULL,
+		PARAM_FLAG_CONST, JSONBOID};
+	options.read_only = statement == STATEMENT_READ || statement >= STATEMENT_ALL;
+
+	plan = find_plan(key, statement);
+	running_statements++;
+	code = SPI_execute_plan_extended(plan, &options);
+	running_statements--;
+	if (code < 0)
+		elog(ERROR, "could not run a statement for documents: %s",
+			 SPI_result_code_string(code));
+	require_same_table(plan, key->relid);
+}
+
+/* The plan of a statement on that table, good until the transaction ends. */
+static SPIPlanPtr
+find_plan(const DocumentKey *key, DocumentStatement statement)
 {
 	DocumentTable *table = find_table(key->relid);
 	Oid			types[] = {key->type, JSONBOID};
@@ -125,6 +162,23 @@ ttl_docs_document_plan(const DocumentKey *key, DocumentStatement statement)
 	/* if the table was invalidated meanwhile, the next call will see that */
 	table->plans[statement] = plan;
 	return plan;
+}
+
+/*
+ * Our lock keeps the table from being renamed, but not its schema.  Should that
+ * happen between the look at a plan and its use, core reads the old name again,
+ * and somebody else may have it by then.
+ */
+static void
+require_same_table(SPIPlanPtr plan, Oid relid)
+{
+	CachedPlanSource *source = linitial(SPI_plan_get_plan_sources(plan));
+
+	if (!list_member_oid(source->relationOids, relid))
+		ereport(ERROR,
+				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+				 errmsg("the schema of a collection was renamed while a document function was running"),
+				 errhint("Try again.")));
 }
 
 /*
@@ -186,6 +240,7 @@ find_key(Oid relid)
 	Oid			constraint;
 	Bitmapset  *columns = get_primary_key_attnos(relid, true, &constraint);
 	DocumentKey key = {.relid = relid};
+	Collection	collection;
 	HeapTuple	tuple;
 	Form_pg_attribute attribute;
 
@@ -199,6 +254,12 @@ find_key(Oid relid)
 						get_rel_name(relid), bms_num_members(columns)),
 				 errhint("The document functions need a primary key of one column. SQL works without.")));
 	key.column = bms_singleton_member(columns) + FirstLowInvalidHeapAttributeNumber;
+	if (ttl_docs_collection(relid, &collection) && collection.doc == key.column)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("the documents of \"%s\" have no id: its primary key is the document itself",
+						get_rel_name(relid)),
+				 errhint("The document functions need a primary key that is another column. SQL works without.")));
 
 	tuple = SearchSysCache2(ATTNUM, ObjectIdGetDatum(relid),
 							Int16GetDatum(key.column));
@@ -226,18 +287,24 @@ find_key(Oid relid)
 	return key;
 }
 
-/* Keeps a plan that is over until the transaction ends. */
+/* Frees a plan, or keeps it until the transaction ends if it may be running. */
 static void
 retire_plan(DocumentTable *table, DocumentStatement statement)
 {
+	SPIPlanPtr	plan = table->plans[statement];
 	MemoryContext caller;
 
-	if (table->plans[statement] == NULL)
+	if (plan == NULL)
 		return;
-	caller = MemoryContextSwitchTo(TopMemoryContext);
-	retired_plans = lappend(retired_plans, table->plans[statement]);
-	MemoryContextSwitchTo(caller);
 	table->plans[statement] = NULL;
+	if (running_statements == 0)
+	{
+		SPI_freeplan(plan);
+		return;
+	}
+	caller = MemoryContextSwitchTo(TopMemoryContext);
+	retired_plans = lappend(retired_plans, plan);
+	MemoryContextSwitchTo(caller);
 }
 
 /* A relation was invalidated; InvalidOid stands for all. */
@@ -279,6 +346,7 @@ free_what_is_over(XactEvent event, void *arg)
 	if (event != XACT_EVENT_COMMIT && event != XACT_EVENT_ABORT &&
 		event != XACT_EVENT_PREPARE)
 		return;
+	running_statements = 0;
 	if (has_invalid_tables)
 	{
 		has_invalid_tables = false;

@@ -66,18 +66,55 @@ SELECT ttl_docs.read_document('c', 'a') - '_ts' AS doc;
 DROP TABLE c;
 DROP DOMAIN code;
 
--- What makes the value of the key must not change the table meanwhile.
-CREATE TABLE t (id int PRIMARY KEY DEFAULT 1, doc jsonb);
-CREATE FUNCTION alter_t() RETURNS int LANGUAGE plpgsql AS $$
+-- An id that a patch mentions is the same id if the type says so.
+CREATE TABLE m (id numeric PRIMARY KEY, doc jsonb);
+SELECT ttl_docs.adopt('m', 6000);
+INSERT INTO m VALUES (1.50, '{}');
+SELECT ttl_docs.patch_document('m', '1.50', '{"id": 1.5, "v": 1}') - '_ts' AS doc;
+SELECT ttl_docs.patch_document('m', '1.5', '{"id": "1.500", "v": 2}') - '_ts' AS doc;
+SELECT ttl_docs.patch_document('m', '1.5', '{"id": 1.51}');
+DROP TABLE m;
+
+-- The document itself is no id.
+CREATE TABLE j (doc jsonb PRIMARY KEY);
+SELECT ttl_docs.adopt('j', 6000);
+SELECT ttl_docs.read_document('j', '{}');
+DROP TABLE j;
+
+-- Without an id there is nothing to look for, and no lock on a table that the caller
+-- has no right to.
+CREATE ROLE regress_ttl_nobody;
+CREATE TABLE secret (id text PRIMARY KEY, doc jsonb);
+SELECT ttl_docs.adopt('secret', 6000);
+SET ROLE regress_ttl_nobody;
+BEGIN;
+SELECT ttl_docs.read_document('secret', NULL), ttl_docs.touch_document('secret', NULL),
+       ttl_docs.delete_document('secret', NULL);
+SELECT count(*) FROM pg_locks WHERE relation = 'secret'::regclass;
+COMMIT;
+RESET ROLE;
+DROP TABLE secret;
+DROP ROLE regress_ttl_nobody;
+
+-- What makes the value of the key must not change the key meanwhile: the value would be
+-- of the wrong type.
+CREATE FUNCTION change_key(v int) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
-    ALTER TABLE t ALTER COLUMN id TYPE text;
-    RETURN 1;
+    IF current_setting('test.change_key', true) = 'on' THEN
+        PERFORM set_config('test.change_key', 'off', false);
+        ALTER TABLE t DROP CONSTRAINT t_pkey;
+        ALTER TABLE t ADD PRIMARY KEY (name);
+        PERFORM ttl_docs.read_document('t', 'x');
+    END IF;
+    RETURN true;
 END $$;
+CREATE DOMAIN number AS int CHECK (change_key(VALUE));
+CREATE TABLE t (id number PRIMARY KEY, name text, doc jsonb);
 SELECT ttl_docs.adopt('t', 6000);
-ALTER TABLE t ALTER COLUMN id SET DEFAULT alter_t();
-\set VERBOSITY terse
-SELECT ttl_docs.create_document('t', '{}');
-\set VERBOSITY default
-SELECT count(*) FROM t;
+SET test.change_key = 'on';
+SELECT ttl_docs.read_document('t', '16');
+SET test.change_key = 'on';
+SELECT ttl_docs.upsert_document('t', '{"id": 16}');
 DROP TABLE t;
-DROP FUNCTION alter_t();
+DROP DOMAIN number;
+DROP FUNCTION change_key(int);
