@@ -75,7 +75,8 @@ export function refusal(code: string, message: string | RegExp, hint = /.*/) {
 
 /** Runs the command line tool of TypeORM on the tables of this test file. */
 export async function typeorm(...args: string[]): Promise<{ code: number; output: string }> {
-	const env = { ...process.env, PGOPTIONS: searchPath };
+	// With CI in the environment it would print in colours.
+	const env = { ...process.env, PGOPTIONS: searchPath, NO_COLOR: "1" };
 	return new Promise((resolve) => {
 		execFile(process.execPath, [require.resolve("typeorm/cli.js"), ...args], { env }, (error, stdout, stderr) => {
 			resolve({ code: error ? Number(error.code) : 0, output: stdout + stderr });
