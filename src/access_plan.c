@@ -48,6 +48,7 @@
  */
 #include "postgres.h"
 
+#include "access/table.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_type.h"
 #include "miscadmin.h"
@@ -58,6 +59,8 @@
 #include "parser/parse_func.h"
 #include "parser/parsetree.h"
 #include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/reltrigger.h"
 #include "utils/syscache.h"
 
 #include "ttl_docs.h"
@@ -91,6 +94,8 @@ static void filter_table_scan(Scan *scan, PlanWalk *walk);
 static const char *scan_test(const RangeTblEntry *rte, const PlanWalk *walk);
 static void filter_index_only_scan(IndexOnlyScan *scan, PlanWalk *walk);
 static void refuse_scan(Index scanrelid, Bitmapset *relids, PlanWalk *walk);
+static void require_triggers(ModifyTable *modify, PlanWalk *walk);
+static bool has_write_trigger(Oid relid);
 static void filter_upsert(ModifyTable *modify, PlanWalk *walk);
 static List *add_test(List *quals, const char *function, Oid collection,
 					  Index varno, AttrNumber ts, AttrNumber ttl, PlanWalk *walk);
@@ -227,6 +232,7 @@ visit(Plan *plan, PlanWalk *walk)
 			visit_list(((CustomScan *) plan)->custom_plans, walk);
 			break;
 		case T_ModifyTable:
+			require_triggers((ModifyTable *) plan, walk);
 			filter_upsert((ModifyTable *) plan, walk);
 			break;
 		case T_Append:
@@ -401,6 +407,43 @@ refuse_scan(Index scanrelid, Bitmapset *relids, PlanWalk *walk)
 					 errhint("Turn off what adds such scans for collections.")));
 	}
 	bms_free(relids);
+}
+
+/*
+ * Without its trigger a collection would store documents that are not stamped.
+ * "pg_restore -t" leaves such a table, and a restore fills one.
+ */
+static void
+require_triggers(ModifyTable *modify, PlanWalk *walk)
+{
+	Collection	collection;
+	RangeTblEntry *rte;
+	ListCell   *lc;
+
+	foreach(lc, modify->resultRelations)
+	{
+		if (scanned_collection(lfirst_int(lc), walk, &collection, &rte) &&
+			!has_write_trigger(rte->relid) && !ttl_docs_acts_for_backup(collection.root))
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("the collection \"%s\" has lost its trigger", get_rel_name(rte->relid)),
+					 errdetail("A restore of a table without its triggers leaves it so."),
+					 errhint("Call ttl_docs.adopt(), which makes it complete again.")));
+	}
+}
+
+/* By name, from the relation cache: this is on the way of every write. */
+static bool
+has_write_trigger(Oid relid)
+{
+	Relation	rel = table_open(relid, NoLock);
+	TriggerDesc *triggers = rel->trigdesc;
+	bool		found = false;
+
+	for (int i = 0; triggers != NULL && i < triggers->numtriggers && !found; i++)
+		found = strcmp(triggers->triggers[i].tgname, TTL_DOCS_TRIGGER) == 0;
+	table_close(rel, NoLock);
+	return found;
 }
 
 /* ON CONFLICT DO UPDATE ... WHERE: see above. */

@@ -71,6 +71,7 @@ static void tell_surprises(Oid relid, const CollectionSettings *settings,
 						   bool has_old_stamps);
 static int64 count_documents(Oid relid, const char *condition);
 static void mend_tree(Oid relid, const CollectionSettings *settings);
+static void complete_collection(Oid relid, const CollectionSettings *settings);
 static void choose_doc_column(Relation rel, const char *doc_column, NameData *name);
 static char *first_stamp_expression(Relation rel, const char *last_modified,
 									bool has_ts);
@@ -375,6 +376,13 @@ adopt_table(Oid relid, CollectionSettings *settings,
 	char	   *stamp;
 
 	lock_tree(relid, AccessExclusiveLock);
+	if (ttl_docs_collection(relid, &collection) && collection.root == relid &&
+		!ttl_docs_has_trigger(relid))
+	{
+		table_close(rel, NoLock);
+		complete_collection(relid, &collection.settings);
+		return;
+	}
 	if (ttl_docs_collection(relid, &collection))
 		ereport(ERROR,
 				(errcode(ERRCODE_DUPLICATE_OBJECT),
@@ -418,6 +426,18 @@ adopt_table(Oid relid, CollectionSettings *settings,
 	settings->origin_database = MyDatabaseId;
 	settings->origin_relation = relid;
 	ttl_docs_write_label(relid, settings);
+}
+
+/*
+ * Gives a collection back what a restore has left behind: "pg_restore -t" brings
+ * the label, whose settings and floors stay, but no trigger and no index.
+ */
+static void
+complete_collection(Oid relid, const CollectionSettings *settings)
+{
+	mend_tree(relid, settings);
+	ttl_docs_create_trigger(relid);
+	ttl_docs_create_purge_index(relid, settings->indexing);
 }
 
 /*

@@ -211,6 +211,17 @@ note_link(Oid child, Oid parent)
 	}
 }
 
+/*
+ * A restore has brought a label that names, by coincidence, the very table and
+ * database that it was brought to: OIDs begin anew in each server.
+ */
+void
+ttl_docs_note_restored(Oid relid)
+{
+	if (notebook != NULL)
+		add_note(NOTE_RESTORED, relid);
+}
+
 static Note *
 add_note(NoteKind kind, Oid relid)
 {

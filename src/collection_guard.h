@@ -16,6 +16,7 @@
 typedef enum NoteKind
 {
 	NOTE_EXTENSION_DROPPED,
+	NOTE_RESTORED,				/* a label that names relid came by a restore */
 	NOTE_LINK_CHANGED,			/* relid became or was a child of other */
 	NOTE_COLUMN,				/* a column of relid changed or went */
 	NOTE_INDEX_DROPPED,			/* an index of relid */
@@ -37,6 +38,7 @@ typedef struct Note
 } Note;
 
 extern bool ttl_docs_fetch_trigger(Oid trigger, FormData_pg_trigger *form);
+extern void ttl_docs_note_restored(Oid relid);
 extern void ttl_docs_review(List *notes, Node *parsetree);
 extern Oid	ttl_docs_prepare_attach(Node *parsetree);
 

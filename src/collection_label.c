@@ -41,6 +41,7 @@
 #include "catalog/pg_type.h"
 #include "commands/extension.h"
 #include "commands/seclabel.h"
+#include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/datetime.h"
 #include "utils/fmgroids.h"
@@ -54,6 +55,7 @@
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
 
+#include "collection_guard.h"
 #include "ttl_docs.h"
 
 #define LABEL_VERSION 1
@@ -288,6 +290,10 @@ check_relabel(const ObjectAddress *object, const char *label)
 				 errhint("It has the settings of that collection.")));
 
 	check_labelled_table(object->objectId, &settings);
+	/* pg_upgrade keeps the OIDs, and the purge goes on */
+	if (!IsBinaryUpgrade && settings.origin_database == MyDatabaseId &&
+		settings.origin_relation == object->objectId)
+		ttl_docs_note_restored(object->objectId);
 	ttl_docs_invalidate_tree(object->objectId);
 	ttl_docs_note_change(object->objectId);
 }
@@ -455,8 +461,12 @@ label_floor(Jsonb *label, const char *key)
 													CStringGetDatum(text),
 													ObjectIdGetDatum(InvalidOid),
 													Int32GetDatum(-1)));
-	/* not "now", nor anything else that means something else elsewhere */
-	if (TIMESTAMP_NOT_FINITE(floor) || strcmp(iso_time(floor), text) != 0)
+	/*
+	 * not "now", nor anything else that means something else elsewhere, nor the
+	 * end of time: documents are stamped with the moment after a floor
+	 */
+	if (TIMESTAMP_NOT_FINITE(floor) || !IS_VALID_TIMESTAMP(floor + 1) ||
+		strcmp(iso_time(floor), text) != 0)
 		report_bad_label(key);
 	return floor;
 }

@@ -46,6 +46,7 @@
 
 static void review_note(Note *note, Node *parsetree);
 static void review_dropped_extension(void);
+static void review_restored(Oid relid);
 static void review_link(Note *note);
 static void review_new_partition(Oid relid, const Collection *collection);
 static void review_detached_partition(Oid relid);
@@ -97,6 +98,9 @@ review_note(Note *note, Node *parsetree)
 		case NOTE_EXTENSION_DROPPED:
 			review_dropped_extension();
 			break;
+		case NOTE_RESTORED:
+			review_restored(note->relid);
+			break;
 		case NOTE_LINK_CHANGED:
 			review_link(note);
 			break;
@@ -126,6 +130,18 @@ review_dropped_extension(void)
 				(errmsg_plural("%d collection is a plain table now, and expired documents that it still has on disk are rows again",
 							   "%d collections are plain tables now, and expired documents that they still have on disk are rows again",
 							   collections, collections)));
+}
+
+/* The OIDs of a restored label that fits by coincidence must not look like ours. */
+static void
+review_restored(Oid relid)
+{
+	CollectionSettings settings;
+
+	if (!ttl_docs_read_label(relid, &settings))
+		return;
+	settings.origin_relation = InvalidOid;
+	ttl_docs_set_label(relid, &settings);
 }
 
 /* A table was made a child of another, or no longer is. */
@@ -389,7 +405,9 @@ review_index(Oid relid)
 
 	if (rel == NULL)
 		return;
+	/* as in review_dropped_trigger */
 	if (ttl_docs_collection(relid, &collection) && collection.settings.on &&
+		!ttl_docs_acts_for_backup(relid) &&
 		!OidIsValid(ttl_docs_purge_index(rel, collection.settings.indexing)))
 		ereport(ERROR,
 				(errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
@@ -405,6 +423,9 @@ review_dropped_trigger(Oid relid)
 {
 	Collection	collection;
 
+	/* pg_restore --clean drops the pieces of a table before the table */
+	if (ttl_docs_acts_for_backup(relid))
+		return;
 	if (ttl_docs_collection(relid, &collection) && !ttl_docs_has_trigger(relid))
 		refuse("drop trigger", TTL_DOCS_TRIGGER, relid);
 }

@@ -27,7 +27,7 @@ typedef struct DocumentKey
 {
 	Oid			relid;
 	AttrNumber	column;
-	Oid			type;
+	Oid			type;			/* under a domain: what it is based on */
 	Oid			input;			/* its input function */
 	Oid			ioparam;
 	Oid			index;			/* its primary key */

@@ -357,11 +357,10 @@ static Datum
 new_key(const DocumentKey *key)
 {
 	Datum		value;
-	Oid			type = getBaseType(key->type);
 
 	if (!key->is_generated && evaluate_default(key, &value))
 		return value;
-	if (type != UUIDOID && TypeCategory(type) != TYPCATEGORY_STRING)
+	if (key->type != UUIDOID && TypeCategory(key->type) != TYPCATEGORY_STRING)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("the document has no \"id\", and the table \"%s\" no default for it",

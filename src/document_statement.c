@@ -13,6 +13,10 @@
  * statement mentions, such as its schema, core's plan cache.  What is invalid
  * goes when the transaction ends, at the latest.
  *
+ * No code of whoever owns the table runs where the statement that a user would
+ * write runs none: an id is read and shown by the type that a domain is based on,
+ * and by its input and output functions, not by casts.
+ *
  * A plan that is found to be invalid may be running further up the stack, where a
  * trigger has brought us here.  Then it is freed when the transaction ends: no
  * plan of ours runs then, as none of them can commit.
@@ -78,7 +82,7 @@ static char *insert_text(const DocumentKey *key, const char *table,
 						 const char *options);
 static char *returned_document(const DocumentKey *key, const char *key_column,
 							   const char *doc_column);
-static char *equals_first_param(const DocumentKey *key);
+static char *equals_first_param(const DocumentKey *key, const char *key_column);
 
 void
 ttl_docs_document_init(void)
@@ -267,12 +271,12 @@ find_key(Oid relid)
 		elog(ERROR, "cache lookup failed for attribute %d of relation %u",
 			 key.column, relid);
 	attribute = (Form_pg_attribute) GETSTRUCT(tuple);
-	key.type = attribute->atttypid;
+	key.type = getBaseType(attribute->atttypid);
 	key.is_generated = attribute->attgenerated != '\0';
 	ReleaseSysCache(tuple);
 
 	getTypeInputInfo(key.type, &key.input, &key.ioparam);
-	switch (getBaseType(key.type))
+	switch (key.type)
 	{
 		case INT2OID:
 		case INT4OID:
@@ -379,7 +383,7 @@ statement_text(const DocumentKey *key, DocumentStatement statement)
 	char	   *table = ttl_docs_quoted_name(key->relid);
 	const char *key_column = quote_identifier(get_attname(key->relid, key->column, false));
 	const char *doc_column;
-	char	   *is_it = psprintf("%s %s", key_column, equals_first_param(key));
+	char	   *is_it = equals_first_param(key, key_column);
 	char	   *returned;
 
 	if (!ttl_docs_collection(key->relid, &collection))
@@ -452,7 +456,7 @@ returned_document(const DocumentKey *key, const char *key_column,
 
 	if (key->is_number)
 		id = key_column;
-	else if (TypeCategory(getBaseType(key->type)) == TYPCATEGORY_STRING)
+	else if (TypeCategory(key->type) == TYPCATEGORY_STRING)
 		id = psprintf("%s::pg_catalog.text", key_column);
 	else
 		id = psprintf("pg_catalog.concat(%s)", key_column);
@@ -460,9 +464,12 @@ returned_document(const DocumentKey *key, const char *key_column,
 					TTL_DOCS_INTERNAL, doc_column, id, TTL_DOCS_TS_COLUMN);
 }
 
-/* SQL to compare the key with $1, by the operator that the primary key goes by. */
+/*
+ * SQL to compare the key with $1, by the operator that the primary key goes by.
+ * With the types it is for: else others of its name could be taken for it.
+ */
 static char *
-equals_first_param(const DocumentKey *key)
+equals_first_param(const DocumentKey *key, const char *key_column)
 {
 	Relation	index = index_open(key->index, AccessShareLock);
 	Oid			type = index->rd_opcintype[0];
@@ -470,14 +477,18 @@ equals_first_param(const DocumentKey *key)
 											   BTEqualStrategyNumber);
 	HeapTuple	tuple = SearchSysCache1(OPEROID, ObjectIdGetDatum(operator));
 	Form_pg_operator form;
+	char	   *cast = "";
 	char	   *text;
 
 	if (!HeapTupleIsValid(tuple))
 		elog(ERROR, "cache lookup failed for operator %u", operator);
 	form = (Form_pg_operator) GETSTRUCT(tuple);
-	text = psprintf("OPERATOR(%s.%s) $1",
+	/* those of polymorphic types are built in, and nobody can add to them */
+	if (get_typtype(type) != TYPTYPE_PSEUDO)
+		cast = psprintf("::%s", format_type_be_qualified(type));
+	text = psprintf("%s%s OPERATOR(%s.%s) $1%s", key_column, cast,
 					quote_identifier(get_namespace_name(form->oprnamespace)),
-					NameStr(form->oprname));
+					NameStr(form->oprname), cast);
 	/* the parameter has the collation of its type, the column may have another */
 	if (index->rd_indcollation[0] != get_typcollation(key->type))
 		text = psprintf("%s COLLATE %s", text,

@@ -127,7 +127,7 @@ ttl_docs_observe_clock(void)
 	int64		difference = ttl_docs_clock() - ttl_docs_elapsed();
 
 	ttl_docs_purge->clock_offset = ttl_docs_clock_offset;
-	if (difference < last_difference - USECS_PER_SEC)
+	if (difference + USECS_PER_SEC < last_difference)
 		ttl_docs_look_at_everything();
 	last_difference = difference;
 	if (ttl_docs_clock_jump() <= CLOCK_JUMP)

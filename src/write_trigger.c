@@ -37,6 +37,7 @@
 
 #include "access/htup_details.h"
 #include "access/xact.h"
+#include "catalog/pg_type.h"
 #include "commands/trigger.h"
 #include "fmgr.h"
 #include "nodes/plannodes.h"
@@ -60,6 +61,8 @@ typedef struct WriteState
 } WriteState;
 
 static WriteState *write_state(FunctionCallInfo fcinfo, TriggerData *trigdata);
+static void require_types(Relation rel, const Collection *collection);
+static bool has_type(Relation rel, AttrNumber attno, Oid type);
 static HeapTuple before_insert(WriteState *state, TriggerData *trigdata);
 static HeapTuple before_update(WriteState *state, TriggerData *trigdata);
 static HeapTuple before_delete(WriteState *state, TriggerData *trigdata);
@@ -136,6 +139,7 @@ write_state(FunctionCallInfo fcinfo, TriggerData *trigdata)
 				 errdetail("A restore without security labels leaves such a table."),
 				 errhint("Call ttl_docs.adopt() to make it a collection, or drop the trigger \"%s\".",
 						 trigdata->tg_trigger->tgname)));
+	require_types(rel, &collection);
 
 	caller = MemoryContextSwitchTo(fcinfo->flinfo->fn_mcxt);
 	state = palloc0(sizeof(WriteState));
@@ -146,6 +150,32 @@ write_state(FunctionCallInfo fcinfo, TriggerData *trigdata)
 	MemoryContextSwitchTo(caller);
 	fcinfo->flinfo->fn_extra = state;
 	return state;
+}
+
+/*
+ * ALTER COLUMN TYPE is refused only when the command ends.  Until then a function
+ * in its USING can write to the table, and must not have one type taken for
+ * another.
+ */
+static void
+require_types(Relation rel, const Collection *collection)
+{
+	if (has_type(rel, collection->doc, JSONBOID) &&
+		has_type(rel, collection->ts, TIMESTAMPTZOID) &&
+		has_type(rel, collection->ttl, INT4OID) &&
+		has_type(rel, collection->slot, INT8OID))
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_IN_USE),
+			 errmsg("cannot write to the collection \"%s\" while its columns are changed",
+					RelationGetRelationName(rel)),
+			 errhint("Do not write to it in a function that ALTER TABLE calls.")));
+}
+
+static bool
+has_type(Relation rel, AttrNumber attno, Oid type)
+{
+	return attno > 0 && TupleDescAttr(RelationGetDescr(rel), attno - 1)->atttypid == type;
 }
 
 static HeapTuple

@@ -96,8 +96,8 @@ RESET ROLE;
 DROP TABLE secret;
 DROP ROLE regress_ttl_nobody;
 
--- What makes the value of the key must not change the key meanwhile: the value would be
--- of the wrong type.
+-- The check of a domain does not run where SELECT would run none, and where it runs it
+-- cannot change the key: the value at hand would be of the wrong type.
 CREATE FUNCTION change_key(v int) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
     IF current_setting('test.change_key', true) = 'on' THEN

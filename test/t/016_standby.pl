@@ -1,0 +1,201 @@
+# A streaming standby gives the answers of its primary, follows its settings, and takes
+# over when it is promoted.
+#
+# "The same answers" is asked of all kinds of collections, at several instants, while
+# what has expired is still on disk (SampleCollections.pm), by statements whose plans
+# are new and by one session that keeps its plans, and also of a dump that is taken from
+# the standby.  Then settings change on the primary, one by one.  At last the standby is
+# promoted: the purge begins there, without having been held, and leaves alone what is
+# paused.  The old primary comes back by pg_rewind as the standby of the new one.
+
+use strict;
+use warnings;
+
+use lib 'test/perl';
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use SampleCollections;
+use Test::More;
+
+my $primary = PostgreSQL::Test::Cluster->new('primary');
+$primary->init(allows_streaming => 1);
+$primary->append_conf(
+	'postgresql.conf', q{
+shared_preload_libraries = 'ttl_docs'
+ttl_docs.purge_naptime = '20ms'
+wal_log_hints = on
+wal_keep_size = '256MB'
+autovacuum = off
+max_standby_streaming_delay = 0
+});
+$primary->start;
+make_sample($primary, 'source');
+$primary->backup('base');
+my $standby = PostgreSQL::Test::Cluster->new('standby');
+$standby->init_from_backup($primary, 'base', has_streaming => 1);
+$standby->start;
+
+# ---- The same answers ----
+
+# For good measure, some documents and a change that came after the backup.
+$primary->safe_psql(
+	'source', q{
+	INSERT INTO sessions (id, doc) VALUES ('streamed', '{"ttl": 1000}');
+	SET ttl_docs.clock_offset = '-1h';
+	INSERT INTO sessions (id, doc) VALUES ('streamed, dead', '{}');
+	INSERT INTO archive (id, doc) VALUES ('dead by ttl', '{"ttl": 5}');
+	RESET ttl_docs.clock_offset;
+	SELECT ttl_docs.set_indexing('archive', 'consistent');
+	SELECT ttl_docs.set_default_ttl('archive', -1);
+	SELECT ttl_docs.set_default_ttl('archive', NULL);
+});
+$primary->wait_for_catchup($standby);
+my $before = picture($primary, 'source');
+pictures_agree(picture($standby, 'source'), $before, 'standby');
+is($standby->safe_psql('source', 'TABLE ttl_docs.collections'),
+	$primary->safe_psql('source', 'TABLE ttl_docs.collections'), 'standby: the settings as its users see them');
+my $by_functions = q{
+	SELECT count(*) FROM ttl_docs.documents('sessions');
+	SELECT ttl_docs.read_document('sessions', 'dies soon'), ttl_docs.read_document('sessions', 'dead by age');
+	SELECT id, ttl_docs.expires_at('raised', _ts, _ttl) FROM raised ORDER BY id;
+	SET ttl_docs.show_expired = on;
+	SELECT id, ttl_docs.is_expired('raised', _ts, _ttl) FROM raised ORDER BY id;
+};
+is($standby->safe_psql('source', $by_functions),
+	$primary->safe_psql('source', $by_functions), 'standby: the functions');
+is(states($standby, 'source'), 'standby', 'standby: the primary purges');
+
+# In parallel workers as well
+my $in_parallel = q{
+	SET max_parallel_workers_per_gather = 2; SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0;
+	SET min_parallel_table_scan_size = 0;
+	SELECT string_agg(id, ',' ORDER BY id) FROM sessions;
+};
+is($standby->safe_psql('source', $in_parallel),
+	$primary->safe_psql('source', $in_parallel), 'standby: a parallel plan');
+
+# Nobody writes here.
+for my $write (
+	q{INSERT INTO sessions (id, doc) VALUES ('dead by age', '{}')},
+	q{SELECT ttl_docs.create_document('sessions', '{"id": "x"}')},
+	q{SELECT ttl_docs.touch_document('sessions', 'never')},
+	q{SELECT ttl_docs.set_default_ttl('sessions', 5)},
+	q{SELECT ttl_docs.resume_purge('sessions')},
+	q{SELECT ttl_docs.create_collection('x', 5)})
+{
+	my ($ret, $stdout, $stderr) = $standby->psql('source', $write);
+	like($stderr, qr/read-only transaction|during recovery/, "standby: refused: $write");
+}
+
+# A dump that is taken there is a dump of the primary.
+my $dump = $standby->basedir . '/standby.sql';
+$standby->command_ok([ 'pg_dump', '-f', $dump, $standby->connstr('source') ], 'standby: pg_dump');
+$primary->safe_psql('postgres', 'CREATE DATABASE restored');
+$primary->command_ok(
+	[ 'psql', '-X', '-q', '-v', 'ON_ERROR_STOP=1', '-f', $dump, $primary->connstr('restored') ],
+	'standby: its dump is restored');
+pictures_agree(picture($primary, 'restored'), $before, 'a dump of the standby');
+is(states($primary, 'restored'), 'paused,restored', 'a dump of the standby: the purge is held');
+$primary->safe_psql('postgres', 'DROP DATABASE restored');
+
+# ---- Changes of the settings ----
+
+# One session, whose plans and settings are cached.  Each change is seen by its next
+# statement once it has arrived.
+my $ids = q{SELECT '[' || coalesce(string_agg(id, ',' ORDER BY id), '') || ']' FROM changing};
+my $session;
+
+sub seen_after
+{
+	my ($change, $expected, $name) = @_;
+	$primary->safe_psql('source', $change);
+	$primary->wait_for_catchup($standby);
+	is($session->query_safe('EXECUTE ids'), "[$expected]", "change: $name");
+	is($primary->safe_psql('source', $ids), "[$expected]", "change: $name, on the primary");
+	return;
+}
+
+$primary->safe_psql(
+	'source', q{
+	SELECT ttl_docs.create_collection('changing', 86400);
+	SET ttl_docs.clock_offset = '-2h';
+	INSERT INTO changing (id, doc) VALUES ('old', '{}'), ('old with ttl', '{"ttl": 7800}');
+	SET ttl_docs.clock_offset = '-1min';
+	INSERT INTO changing (id, doc) VALUES ('new', '{}'), ('never', '{"ttl": -1}');
+});
+$primary->wait_for_catchup($standby);
+SKIP:
+{
+	$session = $standby->background_psql('source');
+	skip 'no query_safe in this PostgreSQL::Test', 1 unless $session->can('query_safe');
+	$session->query_safe('SET plan_cache_mode = force_generic_plan');
+	$session->query_safe("PREPARE ids AS $ids");
+	is($session->query_safe('EXECUTE ids'), '[never,new,old,old with ttl]', 'change: all are live before');
+	seen_after(q{SELECT ttl_docs.set_default_ttl('changing', 3600)}, 'never,new,old with ttl', 'lowered');
+	seen_after(q{SELECT ttl_docs.set_default_ttl('changing', 864000)},
+		'never,new,old with ttl', 'raised, and nothing revived');
+	seen_after(q{SELECT ttl_docs.set_default_ttl('changing', 30)}, 'never,old with ttl', 'lowered again');
+	seen_after(q{SELECT ttl_docs.set_default_ttl('changing', -1)}, 'never,old with ttl', 'without a default');
+	seen_after(q{SELECT ttl_docs.set_default_ttl('changing', NULL)}, 'never,old with ttl', 'off');
+	seen_after(q{SELECT ttl_docs.set_indexing('changing', 'lazy')}, 'never,old with ttl', 'another index');
+	seen_after(
+		q{BEGIN; SELECT ttl_docs.set_default_ttl('changing', 1); SAVEPOINT a;
+		  SELECT ttl_docs.set_default_ttl('changing', 2); ROLLBACK},
+		'never,old with ttl', 'rolled back');
+	seen_after(q{INSERT INTO changing (id, doc) VALUES ('old', '{}')},
+		'never,old,old with ttl', 'the key of an expired one');
+	seen_after(q{SELECT ttl_docs.release('changing')}, 'never,old,old with ttl', 'a plain table');
+	seen_after(q{SELECT ttl_docs.adopt('changing', 86400)}, 'never,old,old with ttl', 'adopted again');
+}
+$session->quit;
+$primary->safe_psql('source', q{SELECT ttl_docs.drop_collection('changing')});
+
+# ---- Promotion ----
+
+# The primary stops with all that is dead still on its disk, by a setting of the
+# database; which the standby is told to do without once it is promoted.
+$primary->wait_for_catchup($standby);
+$before = picture($primary, 'source');
+$primary->stop;
+$standby->promote;
+pictures_agree(picture($standby, 'source'), $before, 'promoted');
+ok( $standby->poll_query_until(
+		'source', q{SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'ttl_docs launcher'}),
+	'promoted: there is a launcher');
+$standby->safe_psql('source', 'ALTER DATABASE source RESET ttl_docs.purge');
+let_workers_look($standby, 'source');
+my $dead = q{SET ttl_docs.show_expired = on; SELECT string_agg(id, ',' ORDER BY id) FROM %s WHERE id LIKE '%%dead%%'};
+is($standby->safe_psql('source', sprintf($dead, $_)), '', "promoted: $_ is purged")
+  for qw(sessions raised turned_off on_again);
+is($standby->safe_psql('source', sprintf($dead, 'parents')), 'dead', 'promoted: but for a parent with a child');
+is($standby->safe_psql('source', q{SET ttl_docs.show_expired = on; SELECT count(*) FROM "Odd Schema"."My Docs"}),
+	'2', 'promoted: nor what is paused');
+like(states($standby, 'source'), qr/^idle,off,paused$/, 'promoted: nothing else is held');
+pictures_agree(picture($standby, 'source'), $before, 'promoted and purged',
+	grep { /^live at/ } sort keys %$before);
+behaves($standby, 'source', 'promoted');
+
+# ---- The old primary comes back ----
+
+my $after = picture($standby, 'source');
+$standby->safe_psql('postgres', 'CHECKPOINT');
+command_ok(
+	[
+		'pg_rewind', '--no-sync', '-D', $primary->data_dir,
+		'--source-server', $standby->connstr('postgres')
+	],
+	'rewound: pg_rewind');
+# What it brought is the configuration of the other one, too.
+$primary->append_conf('postgresql.conf',
+	'port = ' . $primary->port . "\nunix_socket_directories = '" . $primary->host . "'");
+$primary->enable_streaming($standby);
+$primary->set_standby_mode;
+$primary->start;
+$standby->wait_for_catchup($primary);
+pictures_agree(picture($primary, 'source'), $after, 'rewound');
+is( $primary->safe_psql('source', q{SELECT count(*) FROM pg_stat_activity WHERE backend_type LIKE 'ttl_docs%'}),
+	'0', 'rewound: there is no launcher');
+$primary->stop;
+$standby->stop;
+
+done_testing();

@@ -1,0 +1,241 @@
+# Logical replication: stamps arrive as they were, purges arrive as deletes, and the
+# subscriber purges nothing by itself.
+#
+# Publisher and subscriber both have their workers at work.  The subscriber's tables
+# are collections of their own, with a DefaultTTL of their own: the same, a shorter and
+# a longer one.  After each step the rows on both disks are compared, with their stamps.
+
+use strict;
+use warnings;
+
+use lib 'test/perl';
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use SampleCollections;
+use Test::More;
+
+sub start_server
+{
+	my ($name, @init) = @_;
+	my $server = PostgreSQL::Test::Cluster->new($name);
+	$server->init(@init);
+	$server->append_conf(
+		'postgresql.conf', q{
+shared_preload_libraries = 'ttl_docs'
+ttl_docs.purge_naptime = '20ms'
+max_logical_replication_workers = 8
+max_worker_processes = 16
+});
+	$server->start;
+	$server->safe_psql('postgres', 'CREATE EXTENSION ttl_docs');
+	return $server;
+}
+
+my $publisher = start_server('publisher', allows_streaming => 'logical');
+my $subscriber = start_server('subscriber');
+
+# Each table, and its DefaultTTL on either side:
+# - events: the same
+# - shorter, longer: than that of the publisher
+# - bag: without a key, so that all of a row identifies it; another one, too
+# - parts: with partitions on the publisher, whose changes come as those of their root
+# - parents and notes: the purge of a parent takes its notes along
+my %default_ttl = (
+	events => [ 3600, 3600 ],
+	shorter => [ 86400, 600 ],
+	longer => [ 3600, 864000 ],
+	bag => [ 240, 864000 ],
+	parts => [ 3600, 3600 ],
+	parents => [ 3600, 3600 ]);
+
+sub create_tables
+{
+	my ($server, $side, $partitioned) = @_;
+	my $by_range = $partitioned ? 'PARTITION BY RANGE (id)' : '';
+	$server->safe_psql(
+		'postgres', qq{
+		CREATE TABLE events (id text PRIMARY KEY, name text UNIQUE, doc jsonb);
+		CREATE TABLE shorter (id text PRIMARY KEY, doc jsonb);
+		CREATE TABLE longer (id text PRIMARY KEY, doc jsonb);
+		CREATE TABLE bag (id text, doc jsonb);
+		ALTER TABLE bag REPLICA IDENTITY FULL;
+		CREATE TABLE parts (id text PRIMARY KEY, doc jsonb) $by_range;
+		CREATE TABLE parents (id text PRIMARY KEY, doc jsonb);
+		CREATE TABLE notes (id text PRIMARY KEY, parent text REFERENCES parents ON DELETE CASCADE);
+	});
+	$server->safe_psql(
+		'postgres', q{
+		CREATE TABLE parts_low PARTITION OF parts FOR VALUES FROM (MINVALUE) TO ('m');
+		CREATE TABLE parts_high PARTITION OF parts FOR VALUES FROM ('m') TO (MAXVALUE);
+	}) if $partitioned;
+	$server->safe_psql('postgres', "SELECT ttl_docs.adopt('$_', $default_ttl{$_}[$side])")
+	  for sort keys %default_ttl;
+	return;
+}
+
+create_tables($publisher, 0, 1);
+create_tables($subscriber, 1, 0);
+my @collections = sort keys %default_ttl;
+my @tables = (@collections, 'notes');
+$publisher->safe_psql('postgres', "SELECT ttl_docs.pause_purge('$_')") for @collections;
+$publisher->safe_psql(
+	'postgres', q{
+	CREATE PUBLICATION pub FOR TABLE events, shorter, longer, bag, parts, parents, notes
+		WITH (publish_via_partition_root = true)});
+
+# The rows of a table on disk, with their stamps.  Not the slot, which is the business
+# of each side.
+sub rows_of
+{
+	my ($server, $table) = @_;
+	return $server->safe_psql('postgres',
+		"SET TimeZone = 'UTC'; SET ttl_docs.show_expired = on;
+		SELECT to_jsonb(t) - '_slot' FROM $table AS t ORDER BY 1");
+}
+
+# Waits until all has arrived, and compares both sides.
+sub arrives
+{
+	my ($name, @which) = @_;
+	$publisher->wait_for_catchup('sub');
+	is(rows_of($subscriber, $_), rows_of($publisher, $_), "$name: $_") for @which;
+	return;
+}
+
+sub publish
+{
+	my ($sql) = @_;
+	$publisher->safe_psql('postgres', $sql);
+	return;
+}
+
+sub live_on_subscriber
+{
+	my ($table) = @_;
+	return $subscriber->safe_psql('postgres', "SELECT string_agg(id, ',' ORDER BY id) FROM $table");
+}
+
+# ---- The first copy ----
+
+publish(
+	q{
+	SET ttl_docs.clock_offset = '-10h';
+	INSERT INTO events VALUES ('expired', 'expired', '{}');
+	INSERT INTO events VALUES ('with ttl', 'with ttl', '{"ttl": 86400}');
+	INSERT INTO longer VALUES ('never', '{"ttl": -1}');
+	RESET ttl_docs.clock_offset;
+	INSERT INTO events VALUES ('inherits', 'inherits', '{}');
+	INSERT INTO bag VALUES ('copied', '{}');
+});
+my $connstr = $publisher->connstr . ' dbname=postgres';
+$subscriber->safe_psql('postgres', "CREATE SUBSCRIPTION sub CONNECTION '$connstr' PUBLICATION pub");
+$subscriber->wait_for_subscription_sync($publisher, 'sub');
+is( rows_of($subscriber, 'events') . "\n",
+	rows_of($publisher, 'events') =~ s/^.*"id": "expired".*\n//mr . "\n",
+	'first copy: the stamps are as they were, and what has expired is left out');
+arrives('first copy', 'longer', 'bag');
+# From here on both sides have the same rows.
+publish($_)
+  for (
+	q{DELETE FROM bag},
+	q{SELECT ttl_docs.resume_purge('events')},
+	q{CALL ttl_docs.purge('events')},
+	q{SELECT ttl_docs.pause_purge('events')});
+
+# ---- Changes ----
+
+# All kinds of writes, hours ago, some of which are dead already when they arrive.
+publish(
+	q{
+	SET ttl_docs.clock_offset = '-10h';
+	INSERT INTO events SELECT i || ' by age', i || ' by age', '{}' FROM generate_series(1, 20) AS i;
+	INSERT INTO events SELECT i || ' by ttl', i || ' by ttl', '{"ttl": 60}' FROM generate_series(1, 20) AS i;
+	INSERT INTO longer VALUES ('inherits', '{}'), ('with ttl', '{"ttl": 60}');
+	INSERT INTO shorter VALUES ('inherits', '{}'), ('with ttl', '{"ttl": 86400}');
+	INSERT INTO parts VALUES ('a', '{}'), ('z', '{"ttl": 60}'), ('b', '{"ttl": -1}');
+	INSERT INTO parents VALUES ('p', '{}'), ('q', '{"ttl": -1}');
+	INSERT INTO notes VALUES ('of p', 'p'), ('of q', 'q');
+	RESET ttl_docs.clock_offset;
+	INSERT INTO bag VALUES ('inherits', '{}'), ('with ttl', '{"ttl": 86400}'), ('deleted', '{}');
+	SET ttl_docs.clock_offset = '-1min';
+	UPDATE events SET doc = '{"ttl": 7200}' WHERE id = 'inherits';
+	UPDATE events SET _ts = DEFAULT WHERE id = 'with ttl';
+});
+arrives('changes', @tables);
+is(live_on_subscriber('events'), 'inherits,with ttl', 'changes: what has expired is not live there');
+is(live_on_subscriber('shorter'), 'with ttl', 'changes: documents live as long as that collection says, shorter');
+is(live_on_subscriber('longer'), 'inherits,never', 'changes: or longer, but for a ttl of their own');
+
+# An update of what has expired there only is no late write.
+publish(
+	q{
+	UPDATE shorter SET doc = '{"changed": 1}' WHERE id = 'inherits';
+	UPDATE shorter SET _ts = DEFAULT WHERE id = 'with ttl';
+});
+arrives('update', 'shorter');
+is(live_on_subscriber('shorter'), 'inherits,with ttl', 'update: it is live again, with its new stamp');
+
+# Taking over the key of an expired document: a delete and an insert.
+publish(
+	q{
+	INSERT INTO events VALUES ('1 by age', 'new', '{}');
+	INSERT INTO events VALUES ('new id', '2 by age', '{}');
+	UPDATE events SET name = '3 by ttl' WHERE id = 'inherits';
+	INSERT INTO events VALUES ('4 by ttl', '5 by ttl', '{"upserted": 1}') ON CONFLICT (id) DO UPDATE SET doc = '{}';
+	INSERT INTO longer VALUES ('with ttl', '{"ttl": 7200}');
+});
+arrives('keys', 'events', 'longer');
+is(live_on_subscriber('longer'), 'inherits,never,with ttl', 'keys: live is what the publisher has written');
+
+# Rows without a key are found by all of their columns.
+publish(q{UPDATE bag SET doc = '{"changed": 1}' WHERE id <> 'deleted'; DELETE FROM bag WHERE id = 'deleted'});
+arrives('all columns', 'bag');
+
+# A change of settings is not replicated, and changes no stamp.
+publish(q{SELECT ttl_docs.set_default_ttl('longer', 7200)});
+publish(q{UPDATE longer SET doc = '{"changed": 1}' WHERE id = 'with ttl'});
+arrives('settings', 'longer');
+is($subscriber->safe_psql('postgres', q{SELECT ttl_docs.get_default_ttl('longer')}),
+	'864000', 'settings: each side has its own');
+
+# ---- No purge on the subscriber ----
+
+let_workers_look($subscriber, 'postgres');
+is(rows_of($subscriber, $_), rows_of($publisher, $_), "no purge: $_") for @tables;
+is(states($subscriber, 'postgres'), 'subscription', 'no purge: the states');
+is($subscriber->safe_psql('postgres', 'SELECT sum(purged) FROM ttl_docs.stat_collections'),
+	'0', 'no purge: the statistics');
+my ($ret, $stdout, $stderr) = $subscriber->psql('postgres', 'CALL ttl_docs.purge()');
+like($stderr, qr/subscription/, 'no purge: nor by CALL purge()');
+is(rows_of($subscriber, 'events'), rows_of($publisher, 'events'), 'no purge: all is there');
+
+# A subscription that rests is one.
+$subscriber->safe_psql('postgres', 'ALTER SUBSCRIPTION sub DISABLE');
+let_workers_look($subscriber, 'postgres');
+is(rows_of($subscriber, 'events'), rows_of($publisher, 'events'), 'no purge: nor while the subscription is disabled');
+$subscriber->safe_psql('postgres', 'ALTER SUBSCRIPTION sub ENABLE');
+
+# ---- The purge of the publisher ----
+
+# Rows that were written as dead ones, and what is left of each table.
+my %left = (events => 5, shorter => 2, longer => 2, bag => 2, parts => 1, parents => 1);
+publish(qq{SET ttl_docs.clock_offset = '-1d'; INSERT INTO bag VALUES ('dead', '{}')});
+arrives('before the purge', 'bag');
+publish("SELECT ttl_docs.resume_purge('$_')") for @collections;
+let_workers_look($publisher, 'postgres');
+for my $table (sort keys %left)
+{
+	ok($publisher->poll_query_until('postgres', "SELECT on_disk('$table')", $left{$table}),
+		"purge: $table is purged on the publisher")
+	  or diag($publisher->safe_psql('postgres', 'SELECT * FROM ttl_docs.stat_collections'));
+}
+arrives('purge', @tables);
+is($subscriber->safe_psql('postgres', 'SELECT string_agg(id, \',\') FROM notes'),
+	'of q', 'purge: with the children that went along');
+is($subscriber->safe_psql('postgres', 'SELECT sum(purged) FROM ttl_docs.stat_collections'),
+	'0', 'purge: nothing of it was done by the subscriber');
+
+$subscriber->safe_psql('postgres', 'DROP SUBSCRIPTION sub');
+$_->stop for ($subscriber, $publisher);
+
+done_testing();
