@@ -106,6 +106,7 @@ static void instant_ExecutorStart(QueryDesc *queryDesc, int eflags);
 static void instant_ExecutorRun(COMPAT_RUN_PARAMS);
 static void instant_ExecutorFinish(QueryDesc *queryDesc);
 static void choose_instant(LiveQuery *query, int eflags);
+static bool names_one_table(const PlannedStmt *stmt);
 static TimestampTz instant_of_transaction(void);
 static TimestampTz instant_of_snapshot(Snapshot snapshot);
 static void take_leaders_instant(LiveQuery *query);
@@ -375,7 +376,8 @@ choose_instant(LiveQuery *query, int eflags)
 		query->stmt->commandType == CMD_SELECT && query->stmt->rowMarks != NIL;
 	query->foreign_key_action = of_foreign_key &&
 		(query->stmt->commandType == CMD_UPDATE ||
-		 query->stmt->commandType == CMD_DELETE);
+		 query->stmt->commandType == CMD_DELETE) &&
+		names_one_table(query->stmt);
 	query->checked_due = DT_NOEND;
 	query->needs_all_rows = query->foreign_key_check &&
 		IsA(query->stmt->planTree, Agg);
@@ -385,6 +387,17 @@ choose_instant(LiveQuery *query, int eflags)
 		query->instant = instant_of_snapshot(query->snapshot);
 	else
 		query->instant = instant_of_transaction();
+}
+
+/*
+ * Does a command name no table but its target?  Core's foreign key actions do
+ * not; what a rule of the child makes of them also names the child, and could
+ * show what has expired of any table.
+ */
+static bool
+names_one_table(const PlannedStmt *stmt)
+{
+	return compat_named_tables(stmt) == 1;
 }
 
 /* The instant of a REPEATABLE READ or SERIALIZABLE transaction. */

@@ -14,9 +14,11 @@
  */
 #include "postgres.h"
 
+#include "executor/spi.h"
 #include "miscadmin.h"
 #include "utils/guc.h"
 #include "utils/rel.h"
+#include "utils/snapmgr.h"
 
 #include "ttl_docs.h"
 
@@ -38,4 +40,34 @@ ttl_docs_become_caller(const OwnerSwitch *before)
 {
 	AtEOXact_GUC(false, before->nest_level);
 	SetUserIdAndSecContext(before->user, before->sec_context);
+}
+
+/*
+ * Runs a query on a table for its owner, with the latest snapshot, so that it sees
+ * all there is also in a REPEATABLE READ transaction.  Policies that are forced on
+ * the owner hide nothing from it.  Planning computes what is constant in index
+ * expressions, so it must not be left to a caller with more rights.  Names are
+ * looked up as the caller, as an owner may have no right to look into the schema.
+ *
+ * SPI is connected; the rows are in SPI_tuptable.
+ */
+void
+ttl_docs_query_as_owner(Relation rel, const char *sql)
+{
+	OwnerSwitch before;
+	Oid			owner;
+	int			sec_context;
+	SPIPlanPtr	plan;
+
+	ttl_docs_become_owner(rel, &before);
+	GetUserIdAndSecContext(&owner, &sec_context);
+	SetUserIdAndSecContext(before.user, before.sec_context | SECURITY_NOFORCE_RLS);
+	plan = SPI_prepare(sql, 0, NULL);
+	if (plan == NULL)
+		elog(ERROR, "SPI_prepare failed: %s", sql);
+	SetUserIdAndSecContext(owner, sec_context | SECURITY_NOFORCE_RLS);
+	if (SPI_execute_snapshot(plan, NULL, NULL, GetLatestSnapshot(),
+							 InvalidSnapshot, true, false, 0) != SPI_OK_SELECT)
+		elog(ERROR, "SPI_execute_snapshot failed: %s", sql);
+	ttl_docs_become_caller(&before);
 }

@@ -19,7 +19,10 @@
  * TABLE that they run would.
  *
  * Rights: the table's owner or a superuser, checked before the lock is taken.
- * The functions run as the caller, and so does all DDL in them.
+ * The functions run as the caller, and so does all DDL in them.  What can run code
+ * of users, queries and deletes, runs as the owner of the table (as_owner.c), and
+ * deletes only if that code is the owner's (purge_rights.c): a superuser calls
+ * them for everybody's tables.
  *
  *-------------------------------------------------------------------------
  */
@@ -47,7 +50,7 @@
 #include "utils/snapmgr.h"
 #include "utils/varlena.h"
 
-#include "ttl_docs.h"
+#include "purge.h"
 
 PG_FUNCTION_INFO_V1(ttl_docs_create_collection);
 PG_FUNCTION_INFO_V1(ttl_docs_drop_collection);
@@ -80,6 +83,9 @@ static void add_system_columns(Oid relid, const CollectionSettings *settings,
 							   PresentColumns present);
 static void delete_expired_documents(Oid relid);
 static void fire_pending_triggers(Oid relid);
+static bool has_expired_rows(Relation rel, const Collection *collection);
+static void delete_expired_rows(Relation rel, const Collection *collection);
+static void require_own_code(Relation rel, Oid root);
 static void require_no_other_index(Relation rel, const Collection *collection);
 static void lock_tree(Oid relid, LOCKMODE lockmode);
 
@@ -199,7 +205,6 @@ ttl_docs_release(PG_FUNCTION_ARGS)
 	table_close(rel, NoLock);
 
 	delete_expired_documents(relid);
-	fire_pending_triggers(relid);
 	ttl_docs_write_label(relid, NULL);
 	table = ttl_docs_quoted_name(relid);
 	ttl_docs_drop_trigger(relid);
@@ -485,17 +490,17 @@ tell_surprises(Oid relid, const CollectionSettings *settings, bool has_old_stamp
 static int64
 count_documents(Oid relid, const char *condition)
 {
-	char	   *sql = psprintf("SELECT pg_catalog.count(*) FROM %s WHERE %s",
-							   ttl_docs_quoted_name(relid), condition);
+	Relation	rel = table_open(relid, NoLock);
 	int64		count;
 	bool		isnull;
 
 	SPI_connect();
-	if (SPI_execute(sql, false, 1) != SPI_OK_SELECT || SPI_processed != 1)
-		elog(ERROR, "could not count documents");
+	ttl_docs_query_as_owner(rel, psprintf("SELECT pg_catalog.count(*) FROM %s WHERE %s",
+										  ttl_docs_quoted_name(relid), condition));
 	count = DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0],
 										SPI_tuptable->tupdesc, 1, &isnull));
 	SPI_finish();
+	table_close(rel, NoLock);
 	return count;
 }
 
@@ -679,37 +684,81 @@ delete_expired_documents(Oid relid)
 	{
 		Relation	rel = table_open(lfirst_oid(lc), NoLock);
 		Collection	collection;
-		ExpiryBounds bounds;
-		Snapshot	snapshot;
-		TableScanDesc scan;
-		TupleTableSlot *slot;
+		OwnerSwitch before;
 
-		if (rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE ||
-			!ttl_docs_collection(RelationGetRelid(rel), &collection))
+		if (rel->rd_rel->relkind != RELKIND_PARTITIONED_TABLE &&
+			ttl_docs_collection(RelationGetRelid(rel), &collection) &&
+			has_expired_rows(rel, &collection))
 		{
-			table_close(rel, NoLock);
-			continue;
+			/* nothing can be deferred in the name of the owner */
+			ttl_docs_fire_deferred_now();
+			ttl_docs_become_owner(rel, &before);
+			delete_expired_rows(rel, &collection);
+			ttl_docs_become_caller(&before);
 		}
-		bounds = ttl_docs_bounds(&collection.settings, ttl_docs_clock());
-		snapshot = RegisterSnapshot(GetLatestSnapshot());
-		slot = table_slot_create(rel, NULL);
-		scan = table_beginscan(rel, snapshot, 0, NULL);
-		while (table_scan_getnextslot(scan, ForwardScanDirection, slot))
-		{
-			CHECK_FOR_INTERRUPTS();
-			if (!ttl_docs_row_is_expired(&bounds, &collection, slot))
-				continue;
-			if (ttl_docs_delete_expired(rel, &collection, &slot->tts_tid) == DELETE_REFUSED)
-				ereport(ERROR,
-						(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-						 errmsg("cannot release \"%s\": a trigger keeps an expired document from being deleted",
-								RelationGetRelationName(rel)),
-						 errhint("Disable the BEFORE DELETE trigger that returns NULL.")));
-		}
-		table_endscan(scan);
-		ExecDropSingleTupleTableSlot(slot);
-		UnregisterSnapshot(snapshot);
 		table_close(rel, NoLock);
 	}
 	list_free(tables);
+}
+
+static bool
+has_expired_rows(Relation rel, const Collection *collection)
+{
+	ExpiryBounds bounds = ttl_docs_bounds(&collection->settings, ttl_docs_clock());
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	TupleTableSlot *slot = table_slot_create(rel, NULL);
+	TableScanDesc scan = table_beginscan(rel, snapshot, 0, NULL);
+	bool		found = false;
+
+	while (!found && table_scan_getnextslot(scan, ForwardScanDirection, slot))
+	{
+		CHECK_FOR_INTERRUPTS();
+		found = ttl_docs_row_is_expired(&bounds, collection, slot);
+	}
+	table_endscan(scan);
+	ExecDropSingleTupleTableSlot(slot);
+	UnregisterSnapshot(snapshot);
+	return found;
+}
+
+static void
+delete_expired_rows(Relation rel, const Collection *collection)
+{
+	ExpiryBounds bounds = ttl_docs_bounds(&collection->settings, ttl_docs_clock());
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	TupleTableSlot *slot = table_slot_create(rel, NULL);
+	TableScanDesc scan = table_beginscan(rel, snapshot, 0, NULL);
+
+	require_own_code(rel, collection->root);
+	while (table_scan_getnextslot(scan, ForwardScanDirection, slot))
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (!ttl_docs_row_is_expired(&bounds, collection, slot))
+			continue;
+		if (ttl_docs_delete_expired(rel, collection, &slot->tts_tid) == DELETE_REFUSED)
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("cannot release \"%s\": a trigger keeps an expired document from being deleted",
+							RelationGetRelationName(rel)),
+					 errhint("Disable the BEFORE DELETE trigger that returns NULL.")));
+	}
+	table_endscan(scan);
+	ExecDropSingleTupleTableSlot(slot);
+	UnregisterSnapshot(snapshot);
+}
+
+/* Raises an error where a delete would run somebody else's code as the owner. */
+static void
+require_own_code(Relation rel, Oid root)
+{
+	char	   *foreign = ttl_docs_foreign_code(rel, root);
+
+	if (foreign == NULL)
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("cannot release \"%s\": deleting its expired documents would run somebody else's code as its owner",
+					RelationGetRelationName(rel)),
+			 errdetail("It is because of %s.", foreign),
+			 errhint("Drop or disable it, or let its function belong to the owner of the table.")));
 }

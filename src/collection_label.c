@@ -59,6 +59,8 @@
 #include "ttl_docs.h"
 
 #define LABEL_VERSION 1
+/* no label that we write is longer, even if every byte of a name is escaped */
+#define LABEL_MAX_LENGTH 1024
 
 static SysScanDesc scan_labels(Relation seclabels);
 static void check_relabel(const ObjectAddress *object, const char *label);
@@ -266,6 +268,12 @@ check_relabel(const ObjectAddress *object, const char *label)
 						TTL_DOCS_EXTENSION),
 				 errhint("Run CREATE EXTENSION %s first.", TTL_DOCS_EXTENSION)));
 
+	/* everybody's views and every worker read it */
+	if (label != NULL && strlen(label) > LABEL_MAX_LENGTH)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("the security label of a collection cannot be longer than %d bytes",
+						LABEL_MAX_LENGTH)));
 	if (label != NULL)
 		parse_label(label, &settings);
 	if (ttl_docs_read_label(object->objectId, &before))

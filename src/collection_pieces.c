@@ -482,36 +482,24 @@ ttl_docs_drop_purge_index(Oid relid, IndexingMode indexing)
 
 /*
  * Refuses to turn TTL on while documents hold a ttl that is not valid.  The
- * condition selects them.  The caller holds a lock that keeps writers out;
- * the latest snapshot then sees all there is, also in a REPEATABLE READ
- * transaction.  Policies that are forced on the owner hide nothing from it.
+ * condition selects them.  The caller holds a lock that keeps writers out.
  */
 void
 ttl_docs_refuse_invalid_ttl(Oid relid, const char *doc_column,
 							const char *condition)
 {
+	Relation	rel = table_open(relid, NoLock);
 	char	   *from = psprintf("FROM %s WHERE %s", ttl_docs_quoted_name(relid),
 								condition);
-	char	   *sql;
-	SPIPlanPtr	plan;
-	Oid			user;
-	int			sec_context;
 
-	sql = psprintf("SELECT (SELECT pg_catalog.count(*) %s)::pg_catalog.int8,"
-				   " (SELECT pg_catalog.jsonb_extract_path(%s, 'ttl') %s LIMIT 1)",
-				   from, quote_identifier(doc_column), from);
-	GetUserIdAndSecContext(&user, &sec_context);
-	SetUserIdAndSecContext(user, sec_context | SECURITY_NOFORCE_RLS);
 	SPI_connect();
-	plan = SPI_prepare(sql, 0, NULL);
-	if (plan == NULL)
-		elog(ERROR, "SPI_prepare failed: %s", sql);
-	if (SPI_execute_snapshot(plan, NULL, NULL, GetLatestSnapshot(),
-							 InvalidSnapshot, true, false, 0) == SPI_OK_SELECT &&
-		SPI_processed == 1)
-		report_invalid_ttl(relid, doc_column);
+	ttl_docs_query_as_owner(rel,
+							psprintf("SELECT (SELECT pg_catalog.count(*) %s)::pg_catalog.int8,"
+									 " (SELECT pg_catalog.jsonb_extract_path(%s, 'ttl') %s LIMIT 1)",
+									 from, quote_identifier(doc_column), from));
+	report_invalid_ttl(relid, doc_column);
 	SPI_finish();
-	SetUserIdAndSecContext(user, sec_context);
+	table_close(rel, NoLock);
 }
 
 /* Raises the error, if the query just run has found any. */

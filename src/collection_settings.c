@@ -310,7 +310,8 @@ document_name_expression(Relation rel)
 						 quote_identifier(get_attname(RelationGetRelid(rel),
 													  attno, false)));
 	}
+	/* not by a cast: that can be code of whoever owns the type */
 	return bms_num_members(key) == 1 ?
-		psprintf("%s::pg_catalog.text", buf.data) :
+		psprintf("pg_catalog.format('%%s', %s)", buf.data) :
 		psprintf("ROW(%s)::pg_catalog.text", buf.data);
 }

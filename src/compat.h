@@ -45,6 +45,18 @@
 	EvalPlanQualInit(epqstate, estate, NULL, NIL, -1, NIL)
 #endif
 
+/* Tables that a query names, which are those it asks rights for: a list since 16 */
+#if PG_VERSION_NUM < 160000
+#define compat_named_tables(stmt) \
+	({ int count_ = 0; \
+	   ListCell *lc_; \
+	   foreach(lc_, (stmt)->rtable) \
+	       count_ += lfirst_node(RangeTblEntry, lc_)->requiredPerms != 0; \
+	   count_; })
+#else
+#define compat_named_tables(stmt)	list_length((stmt)->permInfos)
+#endif
+
 /* BEFORE ROW DELETE triggers: the argument list grew in 16 and in 18 */
 #if PG_VERSION_NUM < 160000
 #define compat_ExecBRDeleteTriggers(estate, epqstate, relinfo, tid) \

@@ -178,7 +178,8 @@ require_same_table(SPIPlanPtr plan, Oid relid)
 {
 	CachedPlanSource *source = linitial(SPI_plan_get_plan_sources(plan));
 
-	if (!list_member_oid(source->relationOids, relid))
+	/* a rule may have left nothing of the statement */
+	if (source->relationOids != NIL && !list_member_oid(source->relationOids, relid))
 		ereport(ERROR,
 				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
 				 errmsg("the schema of a collection was renamed while a document function was running"),

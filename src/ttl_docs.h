@@ -344,6 +344,7 @@ typedef struct OwnerSwitch
 } OwnerSwitch;
 extern void ttl_docs_become_owner(Relation rel, OwnerSwitch *before);
 extern void ttl_docs_become_caller(const OwnerSwitch *before);
+extern void ttl_docs_query_as_owner(Relation rel, const char *sql);
 
 /* write_delete.c */
 extern DeleteResult ttl_docs_delete_expired(Relation rel,
