@@ -22,7 +22,7 @@ EXTRA_CLEAN = test-results .built-for
 
 # These goals find, or install, a PostgreSQL by themselves: they have to work on
 # a machine that has no pg_config yet.
-SCRIPT_GOALS = test test-orm lint matrix bench deb demo demo-stop help
+SCRIPT_GOALS = test torture test-orm lint matrix bench deb demo demo-stop help
 
 ifneq ($(or $(if $(MAKECMDGOALS),,all),$(filter-out $(SCRIPT_GOALS),$(MAKECMDGOALS))),)
 
@@ -48,6 +48,10 @@ PG_CFLAGS = -Wall -Wextra
 # know the warning.  It is shown, but fails no build that has -Werror.
 PG_CFLAGS += $(if $(findstring clang,$(shell $(CC) --version)),,-Wno-error=clobbered)
 
+# The headers of version 15 declare callbacks without arguments, which C23, the default of
+# newer compilers, takes at their word.
+PG_CFLAGS += $(if $(filter 15,$(PG_MAJOR)),-std=gnu17)
+
 # A server with JIT makes PGXS want bitcode as well, by the very clang and LLVM
 # that built the server.  Bitcode only lets the server inline our functions, so
 # where those tools are missing the build goes without.
@@ -69,9 +73,16 @@ $(OBJS) $(OBJS:.o=.bc): $(wildcard src/*.h) .built-for
 
 endif
 
-.PHONY: test test-orm lint matrix bench deb demo demo-stop help
+.PHONY: test torture test-orm lint matrix bench deb demo demo-stop help
 
 test:
+	@test/run.sh
+
+# The same tests as in "make test", for hours instead of seconds.
+torture: export PG_TEST_TORTURE = yes
+torture: export TEST_TIME_LIMIT ?= 10800
+torture: export TESTS ?= 012_queries 013_crash 014_soak
+torture:
 	@test/run.sh
 
 test-orm:
@@ -81,7 +92,7 @@ lint:
 	@test/lint.sh
 
 matrix:
-	@test/matrix.sh
+	@test/matrix.sh; tests=$$?; test/upgrade_matrix.sh && exit $$tests
 
 bench:
 	@bench/purge.sh
@@ -101,10 +112,12 @@ help:
 	@echo 'make install    install it into the PostgreSQL of pg_config'
 	@echo 'make test       run all tests on a private server; installs nothing in the system but'
 	@echo '                missing packages.  TESTS="name ..." runs only those'
+	@echo 'make torture    run crashes, random queries and a soak for hours'
 	@echo 'make test-orm   run applications with ORMs against a private server; fetches what they'
 	@echo '                need from Debian and npm.  TESTS="name ..." runs only those'
 	@echo 'make lint       look at the source: compilers, exported symbols, cppcheck, clang-tidy, shellcheck'
-	@echo 'make matrix     run make test in a bare Debian of each release: PostgreSQL 15, 17, 18; as root'
+	@echo 'make matrix     run make test in a bare Debian of each release: PostgreSQL 15, 17, 18; then'
+	@echo '                pg_upgrade from 15 to the others; as root'
 	@echo 'make bench      measure on a private server, as ratios; takes some minutes'
 	@echo 'make deb        build Debian packages into dist/, for the PostgreSQL versions installed'
 	@echo 'make demo       watch documents expire on a private server, which keeps running'

@@ -28,7 +28,12 @@ void
 _PG_init(void)
 {
 	if (!process_shared_preload_libraries_in_progress)
+	{
+		/* pg_upgrade --check loads it, and should find out then */
+		if (IsBinaryUpgrade)
+			ttl_docs_require_preload();
 		return;
+	}
 	preloaded = true;
 
 	ttl_docs_guc_init();

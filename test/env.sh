@@ -91,6 +91,11 @@ have_tap() {
 	command -v prove >/dev/null && perl -MIPC::Run -e 1 2>/dev/null
 }
 
+# For the programs of test/torture.
+have_psycopg2() {
+	/usr/bin/python3 -c 'import psycopg2' 2>/dev/null
+}
+
 # Prints the packages that complete a PostgreSQL: development files for a server
 # that is there, else for the version that the distribution has.
 postgres_packages() {
@@ -151,6 +156,10 @@ require_tools() {
 	if [[ $1 == tests ]] && ! have_tap; then
 		lacking+=("prove and the Perl module IPC::Run")
 		packages+=(libipc-run-perl)
+	fi
+	# Without this one, some tests are skipped.
+	if [[ $1 == tests ]] && ! have_psycopg2 && require_apt; then
+		apt_install python3-psycopg2 || say "could not install python3-psycopg2"
 	fi
 	((${#lacking[@]} > 0)) || return 0
 

@@ -1,0 +1,71 @@
+# shellcheck shell=bash
+# Bare Debian roots, one for each release, and commands that run in them.  To be sourced
+# after test/env.sh, by root.
+#
+#	require_roots       makes sure of root's rights, debootstrap and a place
+#	make_root SUITE     makes the root of a release, if there is none yet
+#	copy_tree SUITE     gives it a copy of the source, in /root/ttl_docs
+#	in_root SUITE TEXT  runs a shell command there
+#
+# The roots stay in ROOTS for the next time: they have the packages that were installed.
+# FRESH=yes makes new ones.  Each command has namespaces of its own; its mounts and its
+# processes end with it.
+
+readonly ROOTS=${ROOTS:-/var/tmp/ttl_docs-matrix}
+# Seconds for one command.
+readonly ROOT_TIME_LIMIT=${MATRIX_TIME_LIMIT:-3600}
+
+# The mirror that this machine gets Debian from.
+mirror() {
+	if [[ -n ${DEBIAN_MIRROR:-} ]]; then
+		say "$DEBIAN_MIRROR"
+	else
+		# shellcheck disable=SC2016
+		apt-get indextargets --format '$(ORIGIN) $(LABEL) $(SITE)' 'Created-By: Packages' |
+			sed -n 's/^Debian Debian //p' | head -n 1
+	fi
+}
+
+require_roots() {
+	((EUID == 0)) || die "a root for each Debian release can only be made by root"
+	command -v debootstrap >/dev/null || { require_apt && apt_install debootstrap; } || die "there is no debootstrap"
+	mkdir -p "$ROOTS" || die "cannot write to $ROOTS"
+}
+
+make_root() {
+	local suite=$1 root=$ROOTS/$1
+	[[ -z ${FRESH:-} ]] || rm -rf --one-file-system "$root"
+	[[ ! -d $root ]] || return 0
+	say "making a root for $suite"
+	rm -rf --one-file-system "$root.new"
+	# A snapshot of testing may be older than its release file says it may be.
+	debootstrap --variant=minbase --include=ca-certificates,make,git "$suite" "$root.new" "$(mirror)" \
+		>"$ROOTS/$suite.log" 2>&1 || {
+		tail -n 20 "$ROOTS/$suite.log"
+		return 1
+	}
+	say 'Acquire::Check-Valid-Until "false";' >"$root.new/etc/apt/apt.conf.d/90ttl_docs"
+	mv "$root.new" "$root"
+}
+
+copy_tree() {
+	local root=$ROOTS/$1
+	rm -rf "$root/root/ttl_docs"
+	mkdir -p "$root/root/ttl_docs"
+	git -C "$REPO" ls-files -z --cached --others --exclude-standard |
+		tar -C "$REPO" --null --files-from=- --ignore-failed-read -cf - |
+		tar -C "$root/root/ttl_docs" --no-same-owner -xf -
+}
+
+# The command gets no more than TESTS of our environment.
+in_root() {
+	local root=$ROOTS/$1
+	cp -L /etc/resolv.conf /etc/hosts "$root/etc/" 2>/dev/null
+	# shellcheck disable=SC2016
+	timeout -k 30 "$ROOT_TIME_LIMIT" unshare --mount --pid --fork --kill-child bash -c '
+		mount --make-rprivate / && mount --rbind /dev "$1/dev" && mount -t proc proc "$1/proc" &&
+			mount -t tmpfs -o mode=1777 tmpfs "$1/tmp" &&
+			exec chroot "$1" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root TERM=dumb \
+				DEBIAN_FRONTEND=noninteractive TESTS="$3" bash -c "$2"' \
+		- "$root" "$2" "${TESTS:-}" </dev/null
+}

@@ -1,0 +1,61 @@
+# Crashes under load: kill -9 of the postmaster with all its children, of backends,
+# purge workers and the launcher, at random moments.  Nothing that was acknowledged
+# is lost, nothing that has expired comes back, and the purge goes on.
+#
+# Load, crashes and comparison are in test/torture/crash.py.  The cluster has
+# checksums, which are verified in the end, and syncs as in production.
+#	PG_TEST_TORTURE          hundreds of crashes instead of a few
+#	PG_TEST_CRASHES          that many
+#	PG_TEST_CRASH_SEED       what is written, and who is killed when
+
+use strict;
+use warnings;
+
+use lib 'test/perl';
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Torture;
+
+my $python = python_or_skip();
+plan skip_all => 'pg_amcheck or pg_checksums is not there'
+  if grep { system("$_ --version >/dev/null 2>&1") != 0 } qw(pg_amcheck pg_checksums);
+plan skip_all => '/proc/PID/task/PID/children, which shows the processes of a server, is not there'
+  unless -r "/proc/$$/task/$$/children";
+
+my $node = PostgreSQL::Test::Cluster->new('main');
+$node->init(extra => ['--data-checksums']);
+$node->append_conf(
+	'postgresql.conf', q{
+shared_preload_libraries = 'ttl_docs'
+ttl_docs.purge_naptime = '20ms'
+ttl_docs.purge_batch_size = 100
+restart_after_crash = on
+fsync = on
+synchronous_commit = on
+autovacuum_naptime = '1s'
+max_wal_size = '64MB'
+log_statement = none
+});
+$node->start;
+if (!$node->safe_psql('postgres', "SELECT count(*) FROM pg_available_extensions WHERE name = 'amcheck'"))
+{
+	$node->stop;
+	plan skip_all => 'the extension amcheck is not there';
+}
+$node->safe_psql('postgres', 'CREATE EXTENSION ttl_docs; CREATE EXTENSION amcheck');
+
+# In the quick mode, the time decides on a slow machine.
+my $crashes = $ENV{PG_TEST_CRASHES} // (torture() ? 500 : 12);
+my $seed = $ENV{PG_TEST_CRASH_SEED} // 1;
+my @limit = torture() || $ENV{PG_TEST_CRASHES} ? ('--seconds', 36000) : ('--seconds', 20);
+ok( run_on(
+		$node, $python, 'test/torture/crash.py', '--seed', $seed, '--crashes', $crashes, @limit,
+		'--data', $node->data_dir, '--log', $node->logfile),
+	'crashes under load');
+
+# After a failure, it may be down.
+$node->stop('fast', fail_ok => 1);
+command_ok([ 'pg_checksums', '--check', '-D', $node->data_dir ], 'all checksums are right');
+
+done_testing();

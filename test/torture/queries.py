@@ -1,0 +1,405 @@
+#!/usr/bin/python3
+"""Checks that queries answer as if expired documents were not there.
+
+The same random statements run twice: over collections that have expired rows on
+disk, and over plain tables that hold the live rows only (query_world.py).  What
+they return, how many rows they touch, what is in the tables afterwards, or the
+SQLSTATE of the error must be the same.  query_cases.py and query_grammar.py make
+them.  Each case runs in a transaction that is rolled back, so any of them can be
+run by itself: --seed and --case give the same one again.
+
+A difference is shrunk to something simpler (query_choices.py) and shown with its
+settings, both answers and the plan.  So that "no difference" says something, the
+program also counts what it has met, and fails if a kind of scan was not among it,
+if many queries were no valid SQL, or if few rows are expired.
+
+	queries.py [--seed N] [--cases N] [--seconds N] [--case N]
+
+connects as a superuser by the environment, to a database with ttl_docs in which
+the schemas ttl and plain are its own, on a server where nothing is purged.
+"""
+import argparse
+import collections
+import io
+import sys
+import threading
+import time
+
+import psycopg2
+import psycopg2.errors
+import psycopg2.extras
+
+from query_cases import CaseMaker
+from query_choices import Choices, shrink
+from query_world import COLUMNS, DAY, World
+
+CASES_OF_WORLD = 750
+CASES_TO_TIDY = 250
+ROWS = 200
+CLOCKS = (5, -3, 0)         # days
+TIME_LIMIT = 1000           # of a statement, in milliseconds
+TIMEOUT = '57014'
+# SQLSTATE of what the grammar may run into; anything else is a mistake in it.
+EXPECTED_ERRORS = {'23505', '23503', '23P01', '21000', '42501', '40001', '24000'}
+SCANS = {'Seq Scan', 'Sample Scan', 'Index Scan', 'Index Only Scan', 'Bitmap Heap Scan', 'Tid Scan',
+         'Tid Range Scan', 'Parallel Seq Scan', 'Parallel Index Scan', 'Parallel Index Only Scan',
+         'Parallel Bitmap Heap Scan'}
+SHOWN_ROWS = 5
+
+
+class Side:
+    """One of the two schemas: a session that runs cases, and one that gets in its way."""
+
+    def __init__(self, schema, clock_offset):
+        options = (f'-c search_path={schema} -c ttl_docs.clock_offset={clock_offset}'
+                   ' -c client_min_messages=error -c jit=off')
+        self.schema = schema
+        self.clock_offset = clock_offset
+        self.session, self.other = (connect(options) for _ in range(2))
+        self.cursor = self.session.cursor()
+
+    def close(self):
+        self.session.close()
+        self.other.close()
+
+    def run(self, case):
+        """The outcomes of the steps, up to the first error."""
+        self.begin(case)
+        try:
+            if case.ended is not None:
+                return self.meet(case)
+            return self.run_steps(case.steps)
+        finally:
+            self.end(case)
+
+    def begin(self, case):
+        settings = ''.join(f'; SET LOCAL {setting}' for setting in case.settings)
+        self.cursor.execute(f'BEGIN ISOLATION LEVEL {case.isolation}{settings};'
+                            f' SET LOCAL statement_timeout = {TIME_LIMIT}')
+
+    def end(self, case):
+        self.roll_back()
+        if any(step.sql.startswith('PREPARE') for step in case.steps):
+            self.cursor.execute('DEALLOCATE ALL')
+
+    def roll_back(self):
+        """Ends the transaction, if there is one.  On a busy machine, that can take too long, too."""
+        while True:
+            try:
+                self.cursor.execute('ROLLBACK')
+                return
+            except psycopg2.errors.QueryCanceled:
+                pass
+
+    def run_steps(self, steps):
+        outcomes = []
+        for step in steps:
+            try:
+                outcomes.append(self.run_step(step))
+            except psycopg2.Error as error:
+                outcomes.append(('error', error.pgcode, str(error).strip()))
+                break
+        return outcomes
+
+    def run_step(self, step):
+        if step.kind == 'copy_out':
+            out = io.StringIO()
+            self.cursor.copy_expert(step.sql, out)
+            return ('rows', self.cursor.rowcount, sorted(out.getvalue().splitlines()))
+        if step.kind == 'copy_in':
+            self.cursor.copy_expert(step.sql, io.StringIO(step.data))
+            return ('rows', self.cursor.rowcount, [])
+        self.cursor.execute(step.sql)
+        rows = self.cursor.fetchall() if self.cursor.description else []
+        return ('rows', self.cursor.rowcount, sorted(map(repr, rows)))
+
+    # ---- Two sessions ----
+
+    def meet(self, case):
+        """Runs the steps while the other session has rows of busy in its hands, until the first waits."""
+        other = self.other.cursor()
+        other.execute('BEGIN')
+        self.end_rows(other, case.ended)
+        other.execute('UPDATE busy SET a = (a + 7) %% 20, b = 50 WHERE id = ANY (%s)', (case.changed,))
+        outcomes = []
+        thread = threading.Thread(target=lambda: outcomes.extend(self.run_steps(case.steps[:1])))
+        thread.start()
+        while thread.is_alive() and not self.waits(other):
+            thread.join(0.001)
+        other.execute('COMMIT')
+        thread.join()
+        if outcomes[-1][0] != 'error':
+            outcomes += self.run_steps(case.steps[1:])
+        self.roll_back()
+        return outcomes + self.restore(other)
+
+    def end_rows(self, other, ids):
+        """Writes them long ago, so that they are expired; of the plain table they are deleted."""
+        if self.schema == 'plain':
+            other.execute('DELETE FROM busy WHERE id = ANY (%s)', (ids,))
+        else:
+            other.execute(f"SET LOCAL ttl_docs.clock_offset = {self.clock_offset - 10 * DAY};"
+                          "UPDATE busy SET doc = doc - 'ttl' WHERE id = ANY (%s);"
+                          f"SET LOCAL ttl_docs.clock_offset = {self.clock_offset}", (ids,))
+
+    def waits(self, other):
+        other.execute('SELECT cardinality(pg_blocking_pids(%s)) > 0', (self.session.info.backend_pid,))
+        return other.fetchone()[0]
+
+    def remember(self):
+        """What restore() brings back."""
+        self.cursor.execute(f"SELECT {', '.join(COLUMNS)} FROM busy")
+        self.content = self.cursor.fetchall()
+
+    def restore(self, other):
+        """Writes busy anew, also over what was ended.  Returns an outcome if that fails."""
+        try:
+            other.execute('BEGIN; DELETE FROM busy')
+            psycopg2.extras.execute_values(other, f"INSERT INTO busy ({', '.join(COLUMNS)}) VALUES %s",
+                                           self.content)
+            other.execute('COMMIT')
+            return []
+        except psycopg2.Error as error:
+            other.execute('ROLLBACK')
+            return [('error', error.pgcode, f'while the rows were written anew: {error}')]
+
+    # ---- What only the reports want ----
+
+    def explain(self, case, form='COSTS OFF'):
+        """The plan of the last step that has one, or None."""
+        steps = [number for number, step in enumerate(case.steps) if step.explain]
+        if not steps:
+            return None
+        self.begin(case)
+        try:
+            self.run_steps(case.steps[:steps[-1]])
+            self.cursor.execute(f'EXPLAIN ({form}) {case.steps[steps[-1]].explain}')
+            return self.cursor.fetchall()
+        except psycopg2.Error:
+            return None
+        finally:
+            self.end(case)
+
+
+def connect(options):
+    connection = psycopg2.connect('', options=options)
+    connection.autocommit = True
+    # As text: dictionaries have no order, and take time.
+    psycopg2.extras.register_default_jsonb(connection, loads=lambda text: text)
+    return connection
+
+
+class Checker:
+    """Runs cases, compares, and keeps count."""
+
+    def __init__(self, seed):
+        self.seed = seed
+        self.admin = connect('')
+        self.version = self.admin.info.server_version // 10000
+        with self.admin.cursor() as cursor:
+            cursor.execute("""SELECT name FROM pg_settings WHERE name LIKE 'enable%' AND vartype = 'bool'
+                ORDER BY name""")
+            self.switches = [name for name, in cursor.fetchall()]
+            cursor.execute("SELECT FROM pg_roles WHERE rolname = 'query_reader'")
+            if cursor.rowcount == 0:
+                cursor.execute('CREATE ROLE query_reader')
+        self.sides = []
+        self.number = None      # of the world
+        self.statements = 0
+        self.rows = 0
+        self.counts = collections.Counter()     # cases by kind
+        self.errors = collections.Counter()     # by SQLSTATE
+        self.nodes = collections.Counter()      # of plans
+        self.differences = 0
+
+    # ---- Cases ----
+
+    def enter_world(self, number):
+        if number == self.number:
+            return
+        self.leave_world()
+        self.number = number
+        self.world = World(Choices(f'{self.seed}/{number}'), ROWS, CLOCKS[number % len(CLOCKS)])
+        self.world.create(self.admin)
+        self.sides = [Side(schema, self.world.clock_offset) for schema in ('ttl', 'plain')]
+        for side in self.sides:
+            side.remember()
+        on_disk, dead = self.world.counts
+        print(f'world {number}: {on_disk} rows in {len(self.world.tables)} tables, {dead} expired; '
+              f'clock {self.world.base_day:+d} days', flush=True)
+        if dead < on_disk // 4:
+            raise AssertionError('too few rows are expired')
+
+    def leave_world(self):
+        for side in self.sides:
+            side.close()
+        self.sides = []
+
+    def case(self, choices):
+        return CaseMaker(choices, self.world, self.version, self.switches).case()
+
+    def run(self, number):
+        """Runs the case of that number; false if there was a difference."""
+        self.enter_world(number // CASES_OF_WORLD)
+        if number % CASES_TO_TIDY == CASES_TO_TIDY - 1:
+            self.tidy()
+        choices = Choices(f'{self.seed}/case/{number}')
+        case = self.case(choices)
+        outcomes = self.run_both(case)
+        self.count(case, outcomes[0])
+        if number % 4 == 0 or case.kind == 'scan':
+            self.count_nodes(case)
+        if same(*outcomes):
+            return True
+        self.differences += 1
+        self.report(number, choices, case, outcomes)
+        return False
+
+    def run_both(self, case):
+        """The outcomes on both sides.  Where one takes too long, the other is not asked."""
+        ttl, plain = self.sides
+        outcome = ttl.run(case)
+        return [outcome, outcome if outcome[-1][1] == TIMEOUT else plain.run(case)]
+
+    def tidy(self):
+        """Takes away what was rolled back."""
+        with self.admin.cursor() as cursor:
+            for side in self.sides:
+                self.world.tidy(cursor, side.schema)
+            cursor.execute('VACUUM pg_class, pg_attribute, pg_type, pg_depend, pg_proc')
+
+    # ---- Counting ----
+
+    def count(self, case, outcomes):
+        self.counts[case.kind] += 1
+        self.statements += len(outcomes)
+        for outcome in outcomes:
+            if outcome[0] == 'error':
+                self.errors[outcome[1]] += 1
+            else:
+                self.rows += len(outcome[2])
+        if outcomes[-1][0] == 'error' and outcomes[-1][1] not in EXPECTED_ERRORS | {TIMEOUT}:
+            self.errors['unexpected'] += 1
+            if self.errors['unexpected'] <= 3:
+                print('unexpected:', outcomes[-1][2], '\n', case.steps[len(outcomes) - 1].sql)
+
+    def count_nodes(self, case):
+        rows = self.sides[0].explain(case, 'FORMAT JSON, COSTS OFF')
+        if rows is not None:
+            for statement in rows[0][0]:
+                self.count_node(statement.get('Plan', {}))
+
+    def count_node(self, node):
+        if 'Node Type' in node:
+            parallel = 'Parallel ' if node.get('Parallel Aware') else ''
+            self.nodes[parallel + node['Node Type']] += 1
+        for below in node.get('Plans', ()):
+            self.count_node(below)
+
+    def summary(self, seconds):
+        cases = sum(self.counts.values())
+        print(f'{cases} cases, {self.statements} statements on each side, {self.rows} rows compared, '
+              f'in {seconds:.0f} s; differences: {self.differences}')
+        for title, counter in (('cases', self.counts), ('errors', self.errors), ('plan nodes', self.nodes)):
+            listed = ', '.join(f'{name} {count}' for name, count in counter.most_common())
+            print(f'{title}:', listed or 'none')
+
+    def shortcomings(self):
+        """Reasons why finding nothing would say little."""
+        cases = sum(self.counts.values())
+        if self.errors['unexpected'] * 200 > cases:
+            yield 'the grammar makes too many queries that fail'
+        if self.errors[TIMEOUT] * 2 > cases:
+            yield 'most of the queries were too slow'
+        missing = SCANS - self.nodes.keys()
+        if missing and cases >= 1500:
+            yield f"no plan had a {', '.join(sorted(missing))}"
+
+    # ---- Differences ----
+
+    def report(self, number, choices, case, outcomes):
+        print(f'\nDIFFERENCE in case {number}; again: queries.py --seed {self.seed} --case {number}')
+        self.show(case, outcomes)
+
+        def still_differs(made):
+            simpler = self.case(Choices(replay=made))
+            return not same(*self.run_both(simpler))
+
+        made = shrink(choices.made, still_differs, 400)
+        case = self.case(Choices(replay=made))
+        print(f'\nThe same, made simpler ({len(made)} of {len(choices.made)} choices):')
+        self.show(case, self.run_both(case))
+        for side in self.sides:
+            plan = side.explain(case)
+            if plan is not None:
+                print(f'plan in {side.schema}:', *(line for line, in plan), sep='\n    ')
+        sys.stdout.flush()
+
+    def show(self, case, outcomes):
+        settings = '; '.join(case.settings) or 'none'
+        print(f'kind: {case.kind}; isolation: {case.isolation}; settings: {settings}')
+        if case.ended is not None:
+            print(f'another session changes {case.changed}, and ends {case.ended}')
+        for number, step in enumerate(case.steps):
+            pair = [outcome[number] if number < len(outcome) else None for outcome in outcomes]
+            print(f'  {step.sql};', *step.data.splitlines(), sep='\n      ')
+            if not same([pair[0]], [pair[1]]):
+                show_outcomes(*pair)
+                return
+        print('  afterwards:', [outcome[len(case.steps):] for outcome in outcomes])
+
+
+def same(one, other):
+    """Are the outcomes the same?  A query that took too long on either side says nothing."""
+    for left, right in zip(one, other):
+        if left is None or right is None:
+            return left == right
+        if TIMEOUT in (left[1], right[1]) and 'error' in (left[0], right[0]):
+            return True
+        if left[:2] != right[:2] or (left[0] == 'rows' and left[2] != right[2]):
+            return False
+        # Both failed alike; but not from inside.
+        if left[0] == 'error' and left[1].startswith('XX'):
+            return False
+    return len(one) == len(other)
+
+
+def show_outcomes(ttl, plain):
+    for schema, outcome, other in (('ttl', ttl, plain), ('plain', plain, ttl)):
+        if outcome is None or outcome[0] == 'error':
+            print(f'    {schema}: {outcome}')
+            continue
+        others = collections.Counter(other[2] if other and other[0] == 'rows' else ())
+        only = list((collections.Counter(outcome[2]) - others).elements())
+        print(f'    {schema}: {outcome[1]} rows; only here: {len(only)}')
+        for row in only[:SHOWN_ROWS]:
+            print(f'        {row[:300]}')
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split('\n', maxsplit=1)[0])
+    parser.add_argument('--seed', type=int, default=1)
+    parser.add_argument('--cases', type=int, default=3000)
+    parser.add_argument('--seconds', type=float, default=float('inf'), help='stop after that time')
+    parser.add_argument('--case', type=int, help='only this one')
+    parser.add_argument('--differences', type=int, default=3, help='stop after so many')
+    arguments = parser.parse_args()
+
+    checker = Checker(arguments.seed)
+    print(f'seed {arguments.seed}, PostgreSQL {checker.version}')
+    start = time.monotonic()
+    numbers = range(arguments.cases) if arguments.case is None else [arguments.case]
+    for number in numbers:
+        checker.run(number)
+        if checker.differences >= arguments.differences or time.monotonic() - start > arguments.seconds:
+            break
+    checker.leave_world()
+    checker.summary(time.monotonic() - start)
+    shortcomings = [] if arguments.case is not None or checker.differences else list(checker.shortcomings())
+    for shortcoming in shortcomings:
+        print('failed:', shortcoming)
+    return 1 if checker.differences or shortcomings else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
