@@ -184,6 +184,21 @@ ttl_docs_slot(TimestampTz ts, bool inherits, int32 ttl, int32 default_ttl,
 }
 
 /*
+ * Could that be the slot of an inheriting document, under whatever DefaultTTL
+ * it was written?
+ */
+bool
+ttl_docs_may_be_slot(TimestampTz ts, int64 slot)
+{
+	if (TIMESTAMP_NOT_FINITE(ts))
+		return false;
+	for (int64 width = 1; width <= SLOT_MAX_WIDTH; width *= 2)
+		if (slot == round_up_to_slot(ts, width) - SLOT_INHERITING_OFFSET)
+			return true;
+	return false;
+}
+
+/*
  * Given the lowest slot of either kind that the purge index holds, is it
  * certain that no document is expired under these bounds?
  */

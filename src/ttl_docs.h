@@ -162,6 +162,7 @@ extern void ttl_docs_move_floors(CollectionSettings *settings,
 								 TimestampTz clock);
 extern TimestampTz ttl_docs_new_stamp(const CollectionSettings *settings,
 									  TimestampTz clock, bool inherits, int32 ttl);
+extern bool ttl_docs_may_be_slot(TimestampTz ts, int64 slot);
 extern bool ttl_docs_slot(TimestampTz ts, bool inherits, int32 ttl,
 						  int32 default_ttl, int64 *slot);
 extern bool ttl_docs_nothing_due(const ExpiryBounds *bounds,

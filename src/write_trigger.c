@@ -83,7 +83,7 @@ static bool same_document(WriteState *state, Relation rel, HeapTuple a,
 static HeapTuple stamp_now(WriteState *state, Relation rel, HeapTuple tuple,
 						   HeapTuple oldtuple);
 static HeapTuple stamp(WriteState *state, Relation rel, HeapTuple tuple,
-					   TimestampTz ts, bool inherits, int32 ttl);
+					   TimestampTz ts, bool inherits, int32 ttl, bool keep_slot);
 static HeapTuple keep_stamp(WriteState *state, Relation rel, HeapTuple tuple,
 							bool inherits, int32 ttl);
 static bool in_replica_role(void);
@@ -419,13 +419,17 @@ stamp_now(WriteState *state, Relation rel, HeapTuple tuple, HeapTuple oldtuple)
 	TimestampTz ts = ttl_docs_new_stamp(&state->collection.settings,
 										ttl_docs_clock(), inherits, ttl);
 
-	return stamp(state, rel, tuple, ts, inherits, ttl);
+	return stamp(state, rel, tuple, ts, inherits, ttl, false);
 }
 
-/* The row with its system columns set. */
+/*
+ * The row with its system columns set.  A slot that replication brings is kept if
+ * it can be one: where all of a row identifies it (REPLICA IDENTITY FULL), the
+ * row has to be the publisher's, whose DefaultTTL may be another.
+ */
 static HeapTuple
 stamp(WriteState *state, Relation rel, HeapTuple tuple, TimestampTz ts,
-	  bool inherits, int32 ttl)
+	  bool inherits, int32 ttl, bool keep_slot)
 {
 	const Collection *collection = &state->collection;
 	int			columns[3] = {collection->ts, collection->ttl, collection->slot};
@@ -435,6 +439,15 @@ stamp(WriteState *state, Relation rel, HeapTuple tuple, TimestampTz ts,
 
 	nulls[2] = !ttl_docs_slot(ts, inherits, ttl,
 							  collection->settings.default_ttl, &slot);
+	if (keep_slot && inherits && !nulls[2])
+	{
+		bool		isnull;
+		Datum		brought = heap_getattr(tuple, collection->slot,
+										   RelationGetDescr(rel), &isnull);
+
+		if (!isnull && ttl_docs_may_be_slot(ts, DatumGetInt64(brought)))
+			slot = DatumGetInt64(brought);
+	}
 	values[0] = TimestampTzGetDatum(ts);
 	values[1] = Int32GetDatum(ttl);
 	values[2] = Int64GetDatum(slot);
@@ -458,7 +471,7 @@ keep_stamp(WriteState *state, Relation rel, HeapTuple tuple, bool inherits,
 	ttl_docs_note_foreign_stamp();
 	return stamp(state, rel, tuple,
 				 isnull ? ttl_docs_clock() : DatumGetTimestampTz(ts),
-				 inherits, ttl);
+				 inherits, ttl, in_replica_role());
 }
 
 static bool
