@@ -51,7 +51,7 @@ SKIP:
 	$primary->safe_psql('postgres', "SELECT ttl_docs.set_default_ttl('sessions', 2000)");
 	is(on_standby('EXECUTE ids'), 'inherits,long,never',
 		'a raised DefaultTTL reaches its cached plan');
-	$primary->safe_psql('postgres', "SELECT ttl_docs.set_default_ttl('sessions', 10)");
+	$primary->safe_psql('postgres', "SELECT ttl_docs.set_default_ttl('sessions', 50)");
 	is(on_standby('EXECUTE ids'), 'long,never', 'so does a lowered one');
 	$primary->safe_psql('postgres', "SELECT ttl_docs.release('sessions')");
 	is(on_standby('EXECUTE ids'), 'inherits,long,never', 'so does release');
