@@ -37,6 +37,7 @@ static JsonbValue *merge_object(JsonbParseState **state, JsonbContainer *target,
 								JsonbContainer *patch);
 static bool is_object(const JsonbValue *value);
 static bool same_id(const JsonbValue *a, const JsonbValue *b);
+static char *numeric_text(Numeric number);
 static JsonbValue seconds_since_1970(TimestampTz ts);
 
 /*
@@ -171,25 +172,31 @@ ttl_docs_returned_document(PG_FUNCTION_ARGS)
 	PG_RETURN_JSONB_P(ttl_docs_set_properties(doc, properties, count));
 }
 
-/* A number that is the key may have been sent as a string, and stays one. */
+/*
+ * A number that is the key may have been sent as a string, and stays one.  60.0
+ * is not what the key 60 looks like, and not an id to find it by.
+ */
 static bool
 same_id(const JsonbValue *a, const JsonbValue *b)
 {
-	char	   *digits;
+	char	   *a_text;
+	char	   *b_text;
 
 	if (a->type == jbvString && b->type == jbvString)
 		return a->val.string.len == b->val.string.len &&
 			memcmp(a->val.string.val, b->val.string.val, a->val.string.len) == 0;
-	if (a->type == jbvNumeric && b->type == jbvNumeric)
-		return DatumGetBool(DirectFunctionCall2(numeric_eq,
-												NumericGetDatum(a->val.numeric),
-												NumericGetDatum(b->val.numeric)));
-	if (a->type != jbvString || b->type != jbvNumeric)
+	if ((a->type != jbvString && a->type != jbvNumeric) || b->type != jbvNumeric)
 		return false;
-	digits = DatumGetCString(DirectFunctionCall1(numeric_out,
-												 NumericGetDatum(b->val.numeric)));
-	return (int) strlen(digits) == a->val.string.len &&
-		memcmp(digits, a->val.string.val, a->val.string.len) == 0;
+	a_text = a->type == jbvString ?
+		pnstrdup(a->val.string.val, a->val.string.len) : numeric_text(a->val.numeric);
+	b_text = numeric_text(b->val.numeric);
+	return strcmp(a_text, b_text) == 0;
+}
+
+static char *
+numeric_text(Numeric number)
+{
+	return DatumGetCString(DirectFunctionCall1(numeric_out, NumericGetDatum(number)));
 }
 
 /* Whole seconds, of which the last has begun. */
