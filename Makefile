@@ -22,7 +22,7 @@ EXTRA_CLEAN = test-results .built-for
 
 # These goals find, or install, a PostgreSQL by themselves: they have to work on
 # a machine that has no pg_config yet.
-SCRIPT_GOALS = test torture test-orm lint matrix bench deb demo demo-stop help
+SCRIPT_GOALS = test torture test-orm lint sanitize matrix bench deb demo demo-stop help
 
 ifneq ($(or $(if $(MAKECMDGOALS),,all),$(filter-out $(SCRIPT_GOALS),$(MAKECMDGOALS))),)
 
@@ -73,7 +73,7 @@ $(OBJS) $(OBJS:.o=.bc): $(wildcard src/*.h) .built-for
 
 endif
 
-.PHONY: test torture test-orm lint matrix bench deb demo demo-stop help
+.PHONY: test torture test-orm lint sanitize matrix bench deb demo demo-stop help
 
 test:
 	@test/run.sh
@@ -90,6 +90,9 @@ test-orm:
 
 lint:
 	@test/lint.sh
+
+sanitize:
+	@test/sanitize.sh
 
 matrix:
 	@test/matrix.sh; tests=$$?; test/upgrade_matrix.sh && exit $$tests
@@ -116,6 +119,8 @@ help:
 	@echo 'make test-orm   run applications with ORMs against a private server; fetches what they'
 	@echo '                need from Debian and npm.  TESTS="name ..." runs only those'
 	@echo 'make lint       look at the source: compilers, exported symbols, cppcheck, clang-tidy, shellcheck'
+	@echo 'make sanitize   run tests on a build with AddressSanitizer and UBSan; takes some minutes.'
+	@echo '                VALGRIND=yes: a few of them with the server under valgrind instead'
 	@echo 'make matrix     run make test in a bare Debian of each release: PostgreSQL 15, 17, 18; then'
 	@echo '                pg_upgrade from 15 to the others; as root'
 	@echo 'make bench      measure on a private server, as ratios; takes some minutes'

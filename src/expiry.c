@@ -207,12 +207,16 @@ ttl_docs_nothing_due(const ExpiryBounds *bounds,
 					 bool has_inheriting, int64 first_inheriting,
 					 bool has_own, int64 first_own)
 {
-	/* a document of slot s is later than s - SLOT_MAX_WIDTH seconds */
+	/*
+	 * A document of slot s is later than s - SLOT_MAX_WIDTH seconds.  Compared
+	 * in seconds: any slot may arrive by replication, and not all fit into
+	 * microseconds.
+	 */
 	if (has_inheriting &&
-		(first_inheriting + SLOT_INHERITING_OFFSET - SLOT_MAX_WIDTH) * USECS_PER_SEC < bounds->written)
+		first_inheriting + SLOT_INHERITING_OFFSET - SLOT_MAX_WIDTH < round_up_to_slot(bounds->written, 1))
 		return false;
 	if (has_own && first_own != SLOT_INVALID &&
-		(first_own - SLOT_MAX_WIDTH) * USECS_PER_SEC < bounds->due)
+		first_own - SLOT_MAX_WIDTH < round_up_to_slot(bounds->due, 1))
 		return false;
 	return true;
 }

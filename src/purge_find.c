@@ -99,7 +99,10 @@ ttl_docs_slot_range(int64 slot)
 	return slot < RANGE_BORDER ? RANGE_INHERITING : RANGE_OWN;
 }
 
-/* When the documents of a slot are all due; DT_NOEND if never. */
+/*
+ * When the documents of a slot are all due; DT_NOEND if never.  Any slot may
+ * arrive by replication, so some are no time at all.
+ */
 TimestampTz
 ttl_docs_slot_due(int64 slot, int32 default_ttl)
 {
@@ -113,7 +116,7 @@ ttl_docs_slot_due(int64 slot, int32 default_ttl)
 	}
 	if (seconds >= END_TIMESTAMP / USECS_PER_SEC)
 		return DT_NOEND;
-	return seconds * USECS_PER_SEC;
+	return Max(seconds, MIN_TIMESTAMP / USECS_PER_SEC) * USECS_PER_SEC;
 }
 
 /* The last slot of a range in which something can be expired, or NO_SLOT. */

@@ -6,6 +6,7 @@
 #	become_unprivileged decides who runs the server (never root)
 #	make_scratch        makes the directory that everything below happens in
 #	private_postgres    copies the server into it and builds and installs ttl_docs there
+#	wrap_postgres       has every server of it run under another command, such as valgrind
 #	start_server        initdb and start, reachable by a private socket only
 #
 # The installation of the system is read, never written: PostgreSQL finds its
@@ -286,6 +287,23 @@ private_postgres() {
 	as_server make -C "$SCRATCH/source" -s -j "$(nproc)" --no-print-directory install \
 		PG_CONFIG="$PG_CONFIG" DESTDIR="$root" COPT="$1" with_llvm=no ||
 		die "could not build ttl_docs"
+}
+
+# Puts a command, as shell text, in front of every server that is started from
+# PG_BIN, by us or by a TAP test.  Its $REPORTS is the given directory, which is made
+# here: for what the command finds.  initdb's own processes run without: they take
+# long, and do not load ttl_docs.
+wrap_postgres() {
+	local reports=$2
+	as_server mkdir -p "$reports" && as_server mv "$PG_BIN/postgres" "$PG_BIN/postgres-unwrapped" &&
+		as_server tee "$PG_BIN/postgres" >/dev/null <<-EOF && as_server chmod +x "$PG_BIN/postgres"
+			#!/bin/sh
+			REPORTS='$reports'
+			case \$1 in
+				-V | --version | -C | --boot | --check | --single) exec "\$0-unwrapped" "\$@" ;;
+			esac
+			exec $1 "\$0-unwrapped" "\$@"
+		EOF
 }
 
 # Makes a database cluster in SCRATCH/data and starts it with the given settings

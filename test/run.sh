@@ -4,6 +4,9 @@
 #	test/run.sh                        everything ("make test")
 #	TESTS="keys key_race" test/run.sh   only these; TAP files also without their number
 #	PG_CONFIG=/path/to/pg_config ...   on that PostgreSQL
+#	TEST_COPT="-fsanitize=..." ...     built with more compiler flags
+#	TEST_WRAPPER="valgrind ..." ...    with every server under that command, which writes what
+#	                                   it finds into $REPORTS; any report fails the run
 #
 # Three kinds, and each file is one test: test/sql/*.sql (pg_regress), test/specs/*.spec
 # (isolation) and test/t/*.pl (TAP).  A test that was asked for and did not say "ok"
@@ -174,12 +177,26 @@ run_tap() {
 	cd "$SCRATCH" || die "cannot enter $SCRATCH"
 }
 
-# A crash of a background process need not make any test differ.
+# Adds what was found in a file, if anything, to the failures.
+add_report() {
+	[[ -n $2 ]] || return 0
+	failures+=("$1: $2")
+	selected=$((selected + 1))
+}
+
+# A crash of a background process need not make any test differ, nor what a sanitizer
+# has to say, or a command that the servers run under.
 check_for_crashes() {
-	if grep -E '(was terminated by signal|TRAP: |PANIC: )' "$SCRATCH/server.log" >"$SCRATCH/crashes"; then
-		failures+=("server crashed: $(head -n 1 "$SCRATCH/crashes")")
-		selected=$((selected + 1))
-	fi
+	local file
+	add_report "server crashed" \
+		"$(grep -m 1 -E '(was terminated by signal|TRAP: |PANIC: )' "$SCRATCH/server.log")"
+	for file in "$SCRATCH/server.log" "$SCRATCH"/results/tap/tmp_check/log/*.log; do
+		[[ ! -f $file ]] || add_report "sanitizer, ${file##*/}" \
+			"$(grep -m 1 -E '(ERROR: AddressSanitizer|runtime error): ' "$file")"
+	done
+	for file in "$SCRATCH"/results/reports/*; do
+		[[ ! -s $file ]] || add_report "report, ${file##*/}" "$(head -n 1 "$file")"
+	done
 }
 
 # ---- Reporting and leaving ----
@@ -197,6 +214,9 @@ report_failures() {
 
 	for diffs in "$SCRATCH"/results/*/regression.diffs; do
 		[[ ! -s $diffs ]] || { say "" "== ${diffs#"$SCRATCH/results/"}" && head -n "$SHOWN_LINES" "$diffs"; }
+	done
+	for log in "$SCRATCH"/results/reports/*; do
+		[[ ! -s $log ]] || { say "" "== ${log#"$SCRATCH/results/"}" && head -n 50 "$log"; }
 	done
 	for failure in "${failures[@]}"; do
 		for log in "$SCRATCH/results/tap/${failure#tap }.log" \
@@ -248,7 +268,10 @@ select_tests
 require_tools tests
 become_unprivileged
 make_scratch ttl_docs-test.XXXXXX
-private_postgres '-Werror -DUSE_ASSERT_CHECKING'
+private_postgres "-Werror -DUSE_ASSERT_CHECKING ${TEST_COPT:-}"
+if [[ -n ${TEST_WRAPPER:-} ]]; then
+	wrap_postgres "$TEST_WRAPPER" "$SCRATCH/results/reports"
+fi
 start_server "$SCRATCH/source/test/ttl_docs.conf"
 SERVER_STARTED=yes
 # TAP tests put sockets and files into temporary directories, which go with ours.
