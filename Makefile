@@ -22,7 +22,7 @@ EXTRA_CLEAN = test-results .built-for
 
 # These goals find, or install, a PostgreSQL by themselves: they have to work on
 # a machine that has no pg_config yet.
-SCRIPT_GOALS = test torture test-orm lint sanitize matrix bench deb demo demo-stop help
+SCRIPT_GOALS = test torture test-orm lint sanitize matrix bench bench-quick deb demo demo-stop help
 
 ifneq ($(or $(if $(MAKECMDGOALS),,all),$(filter-out $(SCRIPT_GOALS),$(MAKECMDGOALS))),)
 
@@ -73,7 +73,7 @@ $(OBJS) $(OBJS:.o=.bc): $(wildcard src/*.h) .built-for
 
 endif
 
-.PHONY: test torture test-orm lint sanitize matrix bench deb demo demo-stop help
+.PHONY: test torture test-orm lint sanitize matrix bench bench-quick deb demo demo-stop help
 
 test:
 	@test/run.sh
@@ -98,8 +98,10 @@ matrix:
 	@test/matrix.sh; tests=$$?; test/upgrade_matrix.sh && exit $$tests
 
 bench:
-	@bench/purge.sh
-	@bench/documents.sh
+	@bench/run.sh
+
+bench-quick:
+	@bench/run.sh --quick
 
 deb:
 	@test/deb.sh
@@ -123,7 +125,8 @@ help:
 	@echo '                VALGRIND=yes: a few of them with the server under valgrind instead'
 	@echo 'make matrix     run make test in a bare Debian of each release: PostgreSQL 15, 17, 18; then'
 	@echo '                pg_upgrade from 15 to the others; as root'
-	@echo 'make bench      measure on a private server, as ratios; takes some minutes'
+	@echo 'make bench      measure beside what a user would do instead, as ratios, on private servers;'
+	@echo '                writes bench/RESULTS.md and plots.  make bench-quick: in two minutes, printed only'
 	@echo 'make deb        build Debian packages into dist/, for the PostgreSQL versions installed'
 	@echo 'make demo       watch documents expire on a private server, which keeps running'
 	@echo 'make demo-stop  stop the server of the demo and remove it'

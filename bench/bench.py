@@ -1,0 +1,111 @@
+#!/usr/bin/env python3
+"""Measures ttl_docs beside what a user would do instead.  bench/run.sh calls it.
+
+Every workload is a module of bench/workloads; server.py starts servers and pgbench,
+measure.py compares, tables.py makes the tables of both sides, report.py and plot.py
+write.  Nothing here asserts an absolute time: what counts are ratios within one run.
+"""
+
+import argparse
+import collections
+import importlib
+import os
+import platform
+import time
+
+from report import Report
+from server import Server
+from tables import drop_all
+
+WORKLOADS = ('count', 'select_by_key', 'gin', 'other_tables', 'insert', 'copy', 'touch', 'purge_idle', 'purge_load',
+             'purge_pass', 'settings', 'documents', 'growth', 'memory', 'alternatives')
+# These are no lines of their own, and take minutes.
+ONLY_FULL = ('growth', 'memory', 'alternatives')
+
+
+class Scale(collections.namedtuple('Scale', 'rows few_rows most_rows sizes rounds seconds window curve')):
+    """How much is measured: rows of tables; rounds and their seconds; windows and curve of the purge, in seconds."""
+
+    def with_rounds(self, rounds):
+        return self._replace(rounds=rounds)
+
+    def short(self):
+        """For tables of many figures."""
+        return self._replace(rounds=min(3, self.rounds), seconds=1)
+
+
+FULL = Scale(1000000, 100000, 5000000, (100000, 1000000, 5000000), 9, 2, 5, 60)
+QUICK = Scale(50000, 20000, 200000, (20000, 200000), 3, 1, 2, 10)
+
+
+class Bench:
+    """What a workload has at hand."""
+
+    def __init__(self, arguments):
+        self.arguments = arguments
+        self.scale = QUICK if arguments.quick else FULL
+        self.report = Report(arguments.results)
+        self.server = self.another_server('main', 'ttl_docs')
+
+    def another_server(self, name, preload):
+        return Server(self.arguments.programs, os.path.join(self.arguments.scratch, name), preload,
+                      '1GB' if self.arguments.quick else '6GB')
+
+    def has_library(self, name):
+        directory = self.server.run('pg_config', '--pkglibdir').strip()
+        return os.path.exists(os.path.join(directory, name + '.so'))
+
+    def empty(self):
+        drop_all(self.server)
+
+    def plot(self, name, title, x_label, series):
+        self.report.add_plot(name, title, x_label, series)
+
+    def table(self, title, header, rows):
+        self.report.add_table(title, header, rows)
+
+    def run(self, name):
+        self.empty()
+        self.report.add_lines(importlib.import_module('workloads.' + name).measure(self))
+
+    def description(self, seconds):
+        with open('/proc/cpuinfo') as cpu:
+            model = next((line.split(':')[1].strip() for line in cpu if line.startswith('model name')),
+                         platform.machine())
+        return ('Measured on PostgreSQL %s, %d processors (%s), in %.0f minutes%s. The server has no disk in its way:'
+                ' all fits into shared buffers, `fsync` is off, so that what is compared is work and not waiting.'
+                ' Each ratio is the median of rounds in which both sides take turns; the spread is that of the'
+                ' rounds. Higher is better for throughput, lower for times, bytes and pages.'
+                % (self.server.sql('SHOW server_version').split()[0], os.cpu_count(), model, seconds / 60,
+                   ' (`make bench-quick`)' if self.arguments.quick else ''))
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument('--programs', required=True, help='directory of postgres, psql and pgbench')
+    parser.add_argument('--scratch', required=True, help='directory for servers')
+    parser.add_argument('--results', required=True, help='directory for RESULTS.md and plots')
+    parser.add_argument('--quick', action='store_true', help='less data, fewer rounds')
+    parser.add_argument('workloads', nargs='*', help='only these')
+    arguments = parser.parse_args()
+    unknown = set(arguments.workloads) - set(WORKLOADS)
+    if unknown:
+        parser.error('no workload: %s; there are %s' % (', '.join(unknown), ', '.join(WORKLOADS)))
+    return arguments
+
+
+def main():
+    arguments = parse_arguments()
+    bench = Bench(arguments)
+    began = time.monotonic()
+    for name in arguments.workloads or WORKLOADS:
+        if not arguments.quick or name not in ONLY_FULL or arguments.workloads:
+            bench.run(name)
+    bench.report.write(bench.description(time.monotonic() - began))
+    bench.server.stop()
+    missed = [line.what for line in bench.report.lines if line.verdict() == 'MISSED']
+    print('\n%d goals, %d missed' % (sum(line.goal is not None for line in bench.report.lines), len(missed)))
+
+
+if __name__ == '__main__':
+    main()

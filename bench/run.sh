@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# Measures ttl_docs on a PostgreSQL of its own, beside what a user would do instead.
+#
+#	bench/run.sh                       everything ("make bench"), some 40 minutes; writes
+#	                                   bench/RESULTS.md and bench/plots
+#	bench/run.sh --quick               less data and fewer rounds ("make bench-quick"); prints only
+#	bench/run.sh [--quick] insert ...  only these of bench/workloads; prints only
+#	PG_CONFIG=/path/to/pg_config ...   on that PostgreSQL
+#
+# pg_cron takes part where its package can be had.
+set -uo pipefail
+export LC_ALL=C
+
+# shellcheck source=test/env.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../test/env.sh"
+
+SCRATCH=
+
+leave() {
+	trap - EXIT
+	if [[ -n $SCRATCH ]]; then
+		stop_servers_below "$SCRATCH"
+		cd / && rm -rf "$SCRATCH"
+	fi
+}
+trap leave EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM HUP
+
+require_psycopg2() {
+	have_psycopg2 || { require_apt && apt_install python3-psycopg2; } || die "needs python3 with psycopg2"
+}
+
+require_cron() {
+	local library
+	library=$("$PG_CONFIG" --pkglibdir)/pg_cron.so
+	[[ -e $library ]] || { require_apt && apt_install "postgresql-$(pg_major "$PG_CONFIG")-cron"; } ||
+		say "without pg_cron: found no package of it"
+}
+
+require_tools build
+require_psycopg2
+(($# > 0)) || require_cron
+become_unprivileged
+make_scratch ttl_docs-bench.XXXXXX
+private_postgres ''
+as_server env PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 "$SCRATCH/source/bench/bench.py" \
+	--programs "$PG_BIN" --scratch "$SCRATCH/servers" --results "$SCRATCH/source/bench" "$@" || exit
+if (($# == 0)); then
+	mkdir -p "$REPO/bench/plots"
+	cp "$SCRATCH/source/bench/RESULTS.md" "$REPO/bench"
+	cp "$SCRATCH"/source/bench/plots/*.svg "$REPO/bench/plots"
+fi

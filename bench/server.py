@@ -1,0 +1,158 @@
+"""A PostgreSQL server for a benchmark, and the programs that put load on it.
+
+The server is built for repeatable figures: all data fits into shared buffers, fsync is
+off so that no disk decides, checkpoints and autovacuum come only when they are asked for.
+"""
+
+import collections
+import os
+import subprocess
+import time
+
+import psycopg2
+
+SETTINGS = """
+listen_addresses = ''
+shared_buffers = '%(shared_buffers)s'
+max_wal_size = '16GB'
+checkpoint_timeout = '1h'
+autovacuum = off
+fsync = off
+jit = off
+max_parallel_workers_per_gather = 0
+track_io_timing = off
+ttl_docs.purge = off
+ttl_docs.purge_naptime = '200ms'
+"""
+
+Transaction = collections.namedtuple('Transaction', 'script micros ended')
+
+
+class Server:
+    """A running server with one database, "bench"."""
+
+    def __init__(self, programs, directory, preload, shared_buffers='4GB'):
+        self.programs = programs
+        self.directory = directory
+        self.data = os.path.join(directory, 'data')
+        self.runs = 0
+        os.makedirs(directory, mode=0o700)
+        self.run('initdb', '-D', self.data, '-U', 'postgres', '--auth=trust', '--no-sync',
+                 '--encoding=UTF8', '--locale=C')
+        with open(os.path.join(self.data, 'postgresql.conf'), 'a') as conf:
+            conf.write(SETTINGS % {'shared_buffers': shared_buffers})
+            conf.write("unix_socket_directories = '%s'\n" % directory)
+            conf.write("shared_preload_libraries = '%s'\n" % preload)
+            if 'pg_cron' in preload:
+                conf.write("cron.database_name = 'bench'\ncron.use_background_workers = on\n")
+        self.run('pg_ctl', '-D', self.data, '-l', os.path.join(directory, 'log'), '-w', 'start')
+        self.run('createdb', '-h', directory, '-U', 'postgres', 'bench')
+        self.connection = self.connect()
+        if 'ttl_docs' in preload:
+            self.sql('CREATE EXTENSION ttl_docs')
+
+    def run(self, program, *arguments):
+        done = subprocess.run([os.path.join(self.programs, program), *arguments],
+                              stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise RuntimeError('%s %s: %s%s' % (program, ' '.join(arguments), done.stdout, done.stderr))
+        return done.stdout
+
+    def stop(self):
+        self.connection.close()
+        self.run('pg_ctl', '-D', self.data, '-m', 'immediate', '-w', 'stop')
+
+    # ---- SQL ----
+
+    def connect(self, **settings):
+        """A connection of its own, with settings such as ttl_docs_clock_offset=-60."""
+        options = ' '.join('-c %s=%s' % (name.replace('__', '.'), value) for name, value in settings.items())
+        connection = psycopg2.connect(host=self.directory, user='postgres', dbname='bench', options=options)
+        connection.autocommit = True
+        return connection
+
+    def rows(self, statement, connection=None):
+        """Runs a statement, and returns its rows, or None if it is none that returns any."""
+        cursor = (connection or self.connection).cursor()
+        cursor.execute(statement)
+        return None if cursor.description is None else cursor.fetchall()
+
+    def sql(self, statement, connection=None):
+        """Runs a statement, and returns the first value of its first row, if there is one."""
+        rows = self.rows(statement, connection)
+        return rows[0][0] if rows else None
+
+    def seconds(self, statement, connection=None):
+        """How long a statement takes."""
+        began = time.perf_counter()
+        self.sql(statement, connection)
+        return time.perf_counter() - began
+
+    def wait_until(self, condition, seconds=600):
+        """Asks until a condition in SQL is true; not too often, for whoever asks is a client at work."""
+        deadline = time.monotonic() + seconds
+        while not self.sql('SELECT ' + condition):
+            if time.monotonic() > deadline:
+                raise RuntimeError('waited in vain for: ' + condition)
+            time.sleep(0.5)
+
+    def configure(self, **settings):
+        for name, value in settings.items():
+            self.sql('ALTER SYSTEM SET %s = %s' % (name.replace('__', '.'), value))
+        self.sql('SELECT pg_reload_conf()')
+
+    # ---- pgbench ----
+
+    def pgbench(self, scripts, *options, mode='prepared'):
+        """Starts pgbench with scripts (SQL), each as likely as the others; returns a Load."""
+        self.runs += 1
+        prefix = os.path.join(self.directory, 'run%d' % self.runs)
+        command = [os.path.join(self.programs, 'pgbench'), '-h', self.directory, '-U', 'postgres',
+                   '-n', '-M', mode, '-l', '--log-prefix=' + prefix]
+        for number, script in enumerate(scripts):
+            path = '%s.script%d' % (prefix, number)
+            with open(path, 'w') as file:
+                file.write(script + '\n')
+            command += ['-f', path]
+        return Load(command + list(options) + ['bench'], prefix)
+
+
+class Load:
+    """A run of pgbench."""
+
+    def __init__(self, command, prefix):
+        self.prefix = prefix
+        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                        stderr=subprocess.PIPE, text=True)
+
+    def transactions(self):
+        """Waits for the end; what it did, as a list of Transactions."""
+        _, errors = self.process.communicate()
+        if self.process.returncode != 0:
+            raise RuntimeError('pgbench: ' + errors)
+        return self.read()
+
+    def until_now(self):
+        """Ends it; what it did so far."""
+        self.process.terminate()
+        self.process.communicate()
+        return self.read()
+
+    def read(self):
+        """Reads the logs, one of each thread, and removes them."""
+        found = []
+        directory, name = os.path.split(self.prefix)
+        for file in os.listdir(directory):
+            if not file.startswith(name + '.'):
+                continue
+            path = os.path.join(directory, file)
+            if '.script' not in file:
+                with open(path) as log:
+                    found += [self.parse(line) for line in log if line.endswith('\n')]
+            os.remove(path)
+        return found
+
+    @staticmethod
+    def parse(line):
+        fields = line.split()
+        return Transaction(int(fields[3]), int(fields[2]), int(fields[4]) + int(fields[5]) / 1e6)

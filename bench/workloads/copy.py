@@ -1,0 +1,32 @@
+"""COPY FROM into a table with a primary key, nothing expired."""
+
+import os
+
+from measure import Line, at_least, compare_statements
+from tables import make_docs, make_plain, rows
+
+TABLES = ('docs', 'lazy_docs', 'plain')
+
+
+def measure(bench):
+    server = bench.server
+    path = os.path.join(server.directory, 'rows')
+    make_docs(server, 0)
+    make_docs(server, 0, name='lazy_docs', indexing='lazy')
+    make_plain(server, 0)
+    server.sql("COPY (%s) TO '%s'" % (rows(1, bench.scale.rows), path))
+
+    def empty(statement):
+        server.sql('TRUNCATE %s' % statement.split()[1])
+        server.sql('CHECKPOINT')
+
+    docs, lazy, plain = compare_statements(
+        server, ["COPY %s (id, doc) FROM '%s'" % (table, path) for table in TABLES],
+        max(3, bench.scale.rounds // 2), empty)
+    os.remove(path)
+    docs, lazy, plain = ([bench.scale.rows / s for s in seconds] for seconds in (docs, lazy, plain))
+    what = 'COPY %s rows, primary key, ' % format(bench.scale.rows, ',')
+    return [
+        Line(what + 'consistent', 'same table, no TTL', 'rows/s', docs, plain, at_least(0.70)),
+        Line(what + 'lazy', 'same table, no TTL', 'rows/s', lazy, plain, at_least(0.80)),
+    ]

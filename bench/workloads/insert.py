@@ -1,0 +1,32 @@
+"""INSERT of one document a transaction, against a plain table and a trigger in PL/pgSQL."""
+
+from measure import Line, at_least, compare_transactions
+from tables import insert_into, make_by_hand, make_docs, make_plain, sent_document
+
+
+def measure(bench):
+    count = bench.scale.rows // 10
+    make_docs(bench.server, count)
+    make_docs(bench.server, count, name='lazy_docs', indexing='lazy')
+    make_plain(bench.server, count)
+    make_by_hand(bench.server, count)
+    docs, lazy, plain, by_hand = compare_transactions(
+        bench.server, [insert_into(table) for table in ('docs', 'lazy_docs', 'plain', 'by_hand')],
+        bench.scale, options=sent_document())
+    return [
+        Line('INSERT one row, primary key', 'same table, no TTL', 'tps', docs, plain, at_least(0.93)),
+        Line('INSERT one row, indexing lazy', 'same table, no TTL', 'tps', lazy, plain),
+        Line('INSERT one row', 'a plpgsql trigger doing the same', 'tps', docs, by_hand, at_least(1.5)),
+    ] + many_rows(bench)
+
+
+def many_rows(bench):
+    """The same by 1,000 rows a statement, where the statement itself does not count."""
+    statement = ("INSERT INTO {0} (id, doc) SELECT gen_random_uuid(), :doc::jsonb FROM generate_series(1, 1000);")
+    docs, plain, by_hand = compare_transactions(
+        bench.server, [statement.format(table) for table in ('docs', 'plain', 'by_hand')],
+        bench.scale, options=sent_document())
+    return [
+        Line('INSERT 1,000 rows a statement', 'same table, no TTL', 'tps', docs, plain),
+        Line('INSERT 1,000 rows a statement', 'a plpgsql trigger doing the same', 'tps', docs, by_hand, at_least(1.5)),
+    ]

@@ -1,0 +1,58 @@
+"""Memory of a backend and of the purge worker: the same for few documents and for many.
+
+Private memory as the kernel counts it, without shared buffers: a backend reads, updates and
+inserts through the collection, or through a plain table; a worker purges it.
+"""
+
+from tables import drop_all, make_docs, make_plain
+
+AGE = 100000
+
+
+def measure(bench):
+    table = []
+    for count in bench.scale.sizes:
+        drop_all(bench.server)
+        make_docs(bench.server, count)
+        make_plain(bench.server, count)
+        ours, theirs = (backend(bench.server, name, count) for name in ('docs', 'plain'))
+        drop_all(bench.server)
+        make_docs(bench.server, count, age=AGE)
+        table.append((format(count, ','), ours, theirs, worker(bench.server, count)))
+    bench.table('Private memory, kB', ('documents', 'backend, collection', 'backend, plain table',
+                                       'purge worker, at its highest'), table)
+    return []
+
+
+def private_kb(pid):
+    with open('/proc/%d/smaps_rollup' % pid) as maps:
+        return sum(int(line.split()[1]) for line in maps if line.startswith('Private_'))
+
+
+def backend(server, table, count):
+    connection = server.connect()
+    for statement in ('SELECT count(doc) FROM {0}', "UPDATE {0} SET doc = doc WHERE id = '{1}'",
+                      "INSERT INTO {0} (id, doc) SELECT 'x' || n, '{{}}' FROM generate_series(1, {1} / 10) AS n",
+                      "DELETE FROM {0} WHERE id LIKE 'x%'"):
+        server.sql(statement.format(table, count), connection)
+    used = private_kb(connection.get_backend_pid())
+    connection.close()
+    return used
+
+
+def worker(server, count):
+    """The most that a worker had whenever it was looked at."""
+    most = 0
+    server.configure(ttl_docs__purge='on')
+    while not server.sql('SELECT purged >= %d FROM ttl_docs.stat_collections' % count):
+        for pid, in server.rows("SELECT pid FROM pg_stat_activity WHERE backend_type = 'ttl_docs purge worker'"):
+            most = max(most, look(pid))
+    server.configure(ttl_docs__purge='off')
+    return most
+
+
+def look(pid):
+    try:
+        return private_kb(pid)
+    except (FileNotFoundError, ProcessLookupError):
+        return 0            # it has left meanwhile

@@ -1,0 +1,33 @@
+"""Queries on tables that are no collections, against a server without the library.
+
+Two servers, which take turns; each query is planned anew, so planning counts too.
+"""
+
+from measure import Line, at_least, trimmed_mean
+
+READ = '\\set i random(1, 100000)\nSELECT abalance FROM pgbench_accounts WHERE aid = :i;'
+WRITE = '\\set i random(1, 100000)\nUPDATE pgbench_accounts SET abalance = abalance + 1 WHERE aid = :i;'
+JOIN = ('\\set i random(1, 100000)\nSELECT count(*) FROM pgbench_accounts AS a JOIN pgbench_branches AS b USING (bid)'
+        ' JOIN pgbench_tellers AS t USING (bid) WHERE a.aid = :i;')
+
+
+def measure(bench):
+    without = bench.another_server('without', preload='')
+    servers = (bench.server, without)
+    for server in servers:
+        server.run('pgbench', '-h', server.directory, '-U', 'postgres', '-i', '-q', 'bench')
+    lines = [Line('other tables: ' + what, 'library not loaded', 'tps', *turns(bench, servers, script), at_least(0.98))
+             for what, script in (('SELECT', READ), ('UPDATE', WRITE), ('join of three', JOIN))]
+    without.stop()
+    return lines
+
+
+def turns(bench, servers, script):
+    """Transactions a second of each server, round by round; who is first alternates."""
+    tps = ([], [])
+    for turn in range(2 * bench.scale.rounds + 1):
+        for number in ((0, 1), (1, 0))[turn % 2]:
+            done = servers[number].pgbench([script], '-c', '1', '-T', '1', mode='simple').transactions()
+            if turn > 0:
+                tps[number].append(1e6 / trimmed_mean([t.micros for t in done]))
+    return tps

@@ -1,0 +1,40 @@
+"""What a pass of the purge reads: it grows with what has expired, not with what is live."""
+
+from measure import Line, at_most
+from tables import add_docs, drop_all, make_docs
+
+EXPIRED = 1000
+AGE = 100000
+
+
+def measure(bench):
+    sizes = bench.scale.sizes
+    buffers = {(live, expired): pass_over(bench.server, live, expired)
+               for live, expired in [(size, EXPIRED) for size in sizes] + [(sizes[0], 10 * EXPIRED)]}
+    bench.table('Pages that a purge touches, table and indexes together', ('live', 'expired', 'pages'),
+                [(format(live, ','), format(expired, ','), format(pages, ','))
+                 for (live, expired), pages in buffers.items()])
+    return [Line('purge pass, 1,000 expired in %s live' % format(sizes[-1], ','),
+                 'in %s live' % format(sizes[0], ','), 'pages',
+                 [buffers[sizes[-1], EXPIRED]], [buffers[sizes[0], EXPIRED]], at_most(1.5))]
+
+
+def pass_over(server, live, expired):
+    """Purges so many expired documents beside live ones; the pages touched."""
+    drop_all(server)
+    make_docs(server, live)
+    add_docs(server, live + 1, live + expired, age=AGE)
+    before = touched(server)
+    server.configure(ttl_docs__purge='on')
+    server.wait_until("purged >= %d FROM ttl_docs.stat_collections" % expired)
+    server.configure(ttl_docs__purge='off')
+    server.wait_until("count(*) = 0 FROM pg_stat_activity WHERE backend_type = 'ttl_docs purge worker'")
+    return touched(server) - before
+
+
+def touched(server):
+    connection = server.connect()
+    pages = server.sql("""SELECT (sum(heap_blks_hit + heap_blks_read + coalesce(toast_blks_hit + toast_blks_read, 0)) +
+        sum(idx_blks_hit + idx_blks_read))::bigint FROM pg_statio_user_tables WHERE relname = 'docs'""", connection)
+    connection.close()
+    return pages
