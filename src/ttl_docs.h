@@ -291,12 +291,13 @@ pg_noreturn extern void ttl_docs_report_expired_upsert(void);
 typedef struct KeyProbe KeyProbe;
 extern KeyProbe *ttl_docs_key_probe(const Collection *collection);
 extern void ttl_docs_free_keys(KeyProbe *probe, Relation rel,
-							   HeapTuple newtuple, HeapTuple oldtuple);
+							   HeapTuple newtuple, HeapTuple oldtuple,
+							   TimestampTz clock);
 
 /* write_quiet.c */
 extern void ttl_docs_quiet_init(void);
 extern bool ttl_docs_nothing_expired(Relation rel, const Collection *collection,
-									 TimestampTz clock);
+									 TimestampTz clock, QuietLook *recent);
 extern void ttl_docs_note_foreign_stamp(void);
 extern uint64 ttl_docs_stamp_generation(void);
 

@@ -66,9 +66,12 @@ struct KeyProbe
 {
 	Collection	collection;
 	MemoryContext context;		/* lives as long as the query */
+	QuietLook	look;
 	bool		is_open;		/* the rest is there only when first needed */
 	List	   *indexes;
 	EState	   *estate;
+	TupleTableSlot *new_row;
+	TupleTableSlot *found_row;
 	ResultRelInfo *relinfo;		/* for generated columns */
 };
 
@@ -90,9 +93,8 @@ static bool changes_column(AttrNumber attno, TupleDesc tupdesc,
 						   HeapTuple newtuple, HeapTuple oldtuple);
 static void compute_generated(KeyProbe *probe, Relation rel, TupleTableSlot *slot);
 static void free_key(KeyProbe *probe, Relation rel, KeyIndex *index,
-					 TupleTableSlot *slot, ItemPointer self);
-static bool form_key(KeyProbe *probe, KeyIndex *index, TupleTableSlot *slot,
-					 Key *key);
+					 ItemPointer self);
+static bool form_key(KeyProbe *probe, KeyIndex *index, Key *key);
 static bool find_expired(KeyProbe *probe, Relation rel, Relation indexrel,
 						 KeyIndex *index, const Key *key, ItemPointer self,
 						 List **found);
@@ -112,10 +114,15 @@ ttl_docs_key_probe(const Collection *collection)
 
 	probe->collection = *collection;
 	probe->context = CurrentMemoryContext;
+	probe->look.when = DT_NOBEGIN;
 	return probe;
 }
 
-/* Collects the constraints of the table. */
+/*
+ * Collects the constraints of the table.  Their locks are kept, as those of an
+ * INSERT are.  Rows have a descriptor of their own: a reference to that of the
+ * table would have to be given back when the query ends, which nobody tells us.
+ */
 static void
 open_probe(KeyProbe *probe, Relation rel)
 {
@@ -126,7 +133,7 @@ open_probe(KeyProbe *probe, Relation rel)
 	probe->is_open = true;
 	foreach(lc, indexes)
 	{
-		Relation	index = index_open(lfirst_oid(lc), AccessShareLock);
+		Relation	index = index_open(lfirst_oid(lc), RowExclusiveLock);
 
 		if ((index->rd_index->indisunique || index->rd_index->indisexclusion) &&
 			index->rd_index->indisready)
@@ -135,7 +142,13 @@ open_probe(KeyProbe *probe, Relation rel)
 	}
 	list_free(indexes);
 	if (probe->indexes != NIL)
+	{
+		TupleDesc	tupdesc = CreateTupleDescCopyConstr(RelationGetDescr(rel));
+
 		probe->estate = CreateExecutorState();
+		probe->new_row = MakeTupleTableSlot(tupdesc, &TTSOpsHeapTuple);
+		probe->found_row = MakeTupleTableSlot(tupdesc, table_slot_callbacks(rel));
+	}
 	MemoryContextSwitchTo(caller);
 }
 
@@ -189,21 +202,20 @@ columns_of(const IndexInfo *info)
 }
 
 /*
- * Deletes the expired documents that hold a key of the new row.  For an UPDATE,
- * oldtuple is the row that it replaces.
+ * Deletes the expired documents that hold a key of the new row, which is written
+ * at that time.  For an UPDATE, oldtuple is the row that it replaces.
  */
 void
 ttl_docs_free_keys(KeyProbe *probe, Relation rel, HeapTuple newtuple,
-				   HeapTuple oldtuple)
+				   HeapTuple oldtuple, TimestampTz clock)
 {
 	List	   *affected = NIL;
 	bool		needs_generated = false;
-	TupleTableSlot *slot;
 	ListCell   *lc;
 
 	if ((oldtuple != NULL &&
 		 !changes_indexed_column(rel, probe->collection.slot, newtuple, oldtuple)) ||
-		ttl_docs_nothing_expired(rel, &probe->collection, ttl_docs_clock()))
+		ttl_docs_nothing_expired(rel, &probe->collection, clock, &probe->look))
 		return;
 
 	if (!probe->is_open)
@@ -220,14 +232,13 @@ ttl_docs_free_keys(KeyProbe *probe, Relation rel, HeapTuple newtuple,
 	if (affected == NIL)
 		return;
 
-	slot = MakeSingleTupleTableSlot(RelationGetDescr(rel), &TTSOpsHeapTuple);
-	ExecStoreHeapTuple(newtuple, slot, false);
+	ExecStoreHeapTuple(newtuple, probe->new_row, false);
 	if (needs_generated)
-		compute_generated(probe, rel, slot);
+		compute_generated(probe, rel, probe->new_row);
 	foreach(lc, affected)
-		free_key(probe, rel, lfirst(lc), slot,
+		free_key(probe, rel, lfirst(lc),
 				 oldtuple != NULL ? &oldtuple->t_self : NULL);
-	ExecDropSingleTupleTableSlot(slot);
+	ExecClearTuple(probe->new_row);
 	ResetPerTupleExprContext(probe->estate);
 	list_free(affected);
 }
@@ -315,16 +326,15 @@ compute_generated(KeyProbe *probe, Relation rel, TupleTableSlot *slot)
 
 /* Frees the key of the row in one index. */
 static void
-free_key(KeyProbe *probe, Relation rel, KeyIndex *index, TupleTableSlot *slot,
-		 ItemPointer self)
+free_key(KeyProbe *probe, Relation rel, KeyIndex *index, ItemPointer self)
 {
 	Relation	indexrel;
 	Key			key;
 	bool		again;
 
-	if (!form_key(probe, index, slot, &key))
+	if (!form_key(probe, index, &key))
 		return;
-	indexrel = index_open(index->indexid, RowExclusiveLock);
+	indexrel = index_open(index->indexid, NoLock);
 	do
 	{
 		List	   *found = NIL;
@@ -347,14 +357,14 @@ free_key(KeyProbe *probe, Relation rel, KeyIndex *index, TupleTableSlot *slot,
  * because of its predicate or of a NULL.
  */
 static bool
-form_key(KeyProbe *probe, KeyIndex *index, TupleTableSlot *slot, Key *key)
+form_key(KeyProbe *probe, KeyIndex *index, Key *key)
 {
 	IndexInfo  *info = index->info;
 	ExprContext *econtext = GetPerTupleExprContext(probe->estate);
 	MemoryContext caller = MemoryContextSwitchTo(probe->context);
 	bool		applies = true;
 
-	econtext->ecxt_scantuple = slot;
+	econtext->ecxt_scantuple = probe->new_row;
 	if (info->ii_Predicate != NIL)
 	{
 		if (info->ii_PredicateState == NULL)
@@ -365,7 +375,7 @@ form_key(KeyProbe *probe, KeyIndex *index, TupleTableSlot *slot, Key *key)
 	MemoryContextSwitchTo(caller);
 	if (!applies)
 		return false;
-	FormIndexDatum(info, slot, probe->estate, key->values, key->isnull);
+	FormIndexDatum(info, probe->new_row, probe->estate, key->values, key->isnull);
 	for (int i = 0; i < info->ii_NumIndexKeyAttrs && !info->ii_NullsNotDistinct; i++)
 		if (key->isnull[i])
 			return false;
@@ -384,8 +394,7 @@ find_expired(KeyProbe *probe, Relation rel, Relation indexrel, KeyIndex *index,
 	ExpiryBounds bounds = ttl_docs_bounds(&probe->collection.settings,
 										  ttl_docs_clock());
 	ExprContext *econtext = GetPerTupleExprContext(probe->estate);
-	TupleTableSlot *row = table_slot_create(rel, NULL);
-	TupleTableSlot *new_row = econtext->ecxt_scantuple;
+	TupleTableSlot *row = probe->found_row;
 	ScanKeyData scankeys[INDEX_MAX_KEYS];
 	SnapshotData dirty;
 	IndexScanDesc scan;
@@ -436,8 +445,8 @@ find_expired(KeyProbe *probe, Relation rel, Relation indexrel, KeyIndex *index,
 	}
 	if (scan != NULL)
 		index_endscan(scan);
-	econtext->ecxt_scantuple = new_row;
-	ExecDropSingleTupleTableSlot(row);
+	econtext->ecxt_scantuple = probe->new_row;
+	ExecClearTuple(row);
 	return waited;
 }
 

@@ -66,6 +66,8 @@ static shmem_startup_hook_type next_shmem_startup_hook = NULL;
 static void request_shmem(void);
 static void startup_shmem(void);
 static void count_generation(XactEvent event, void *arg);
+static bool still_counts(const QuietLook *look, TimestampTz clock,
+						 uint64 generation);
 static bool look(Relation rel, const Collection *collection, TimestampTz clock);
 static bool first_slot(Relation rel, Relation index, int64 from, int64 to,
 					   bool *found, int64 *slot);
@@ -148,17 +150,17 @@ count_generation(XactEvent event, void *arg)
 
 /*
  * Is it certain that no document of this very table (not its partitions) is
- * expired?
+ * expired?  *recent is what the query that asks has been told last, for the
+ * next of its rows.
  */
 bool
 ttl_docs_nothing_expired(Relation rel, const Collection *collection,
-						 TimestampTz clock)
+						 TimestampTz clock, QuietLook *recent)
 {
 	const CollectionSettings *settings = &collection->settings;
 	Oid			relid = RelationGetRelid(rel);
 	uint64		generation;
 	QuietLook  *last;
-	bool		quiet;
 
 	if (!settings->on && settings->written_floor == DT_NOBEGIN &&
 		settings->due_floor == DT_NOBEGIN)
@@ -169,21 +171,28 @@ ttl_docs_nothing_expired(Relation rel, const Collection *collection,
 		return false;
 
 	generation = ttl_docs_stamp_generation();
+	if (still_counts(recent, clock, generation))
+		return recent->quiet;
 	last = ttl_docs_quiet_look(relid);
-	if (last != NULL && last->when != DT_NOBEGIN &&
-		last->generation == generation &&
-		clock >= last->when && clock < last->when + QUIET_PERIOD)
-		return last->quiet;
-
-	quiet = look(rel, collection, clock);
-	last = ttl_docs_quiet_look(relid);
-	if (last != NULL)
+	if (last == NULL || !still_counts(last, clock, generation))
 	{
-		last->when = clock;
-		last->generation = generation;
-		last->quiet = quiet;
+		recent->quiet = look(rel, collection, clock);
+		recent->when = clock;
+		recent->generation = generation;
+		last = ttl_docs_quiet_look(relid);
+		if (last != NULL)
+			*last = *recent;
 	}
-	return quiet;
+	else
+		*recent = *last;
+	return recent->quiet;
+}
+
+static bool
+still_counts(const QuietLook *look, TimestampTz clock, uint64 generation)
+{
+	return look->when != DT_NOBEGIN && look->generation == generation &&
+		clock >= look->when && clock < look->when + QUIET_PERIOD;
 }
 
 /* Looks at the first entries of the purge index. */

@@ -58,6 +58,7 @@ typedef struct WriteState
 	bool		keeps_insert_stamps;	/* a restore */
 	KeyProbe   *keys;
 	struct PurgeTable *purge;	/* where the purge keeps the table, or NULL */
+	TimestampTz clock;			/* when the row at hand reached the trigger */
 } WriteState;
 
 static WriteState *write_state(FunctionCallInfo fcinfo, TriggerData *trigdata);
@@ -110,6 +111,7 @@ ttl_docs_write_document(PG_FUNCTION_ARGS)
 				 errhint("Make the table a collection with ttl_docs.adopt().")));
 
 	state = write_state(fcinfo, trigdata);
+	state->clock = ttl_docs_clock();
 	if (TRIGGER_FIRED_BY_INSERT(trigdata->tg_event))
 		result = before_insert(state, trigdata);
 	else if (TRIGGER_FIRED_BY_UPDATE(trigdata->tg_event))
@@ -198,7 +200,7 @@ before_insert(WriteState *state, TriggerData *trigdata)
 	}
 	else
 		tuple = stamp_now(state, rel, tuple, NULL);
-	ttl_docs_free_keys(state->keys, rel, tuple, NULL);
+	ttl_docs_free_keys(state->keys, rel, tuple, NULL, state->clock);
 	return tuple;
 }
 
@@ -220,7 +222,7 @@ before_update(WriteState *state, TriggerData *trigdata)
 		return in_foreign_key_action() ? NULL : too_late(rel);
 	else
 		tuple = stamp_now(state, rel, tuple, oldtuple);
-	ttl_docs_free_keys(state->keys, rel, tuple, oldtuple);
+	ttl_docs_free_keys(state->keys, rel, tuple, oldtuple, state->clock);
 	return tuple;
 }
 
@@ -245,7 +247,7 @@ is_expired_now(WriteState *state, Relation rel, HeapTuple tuple)
 
 	if (ts_isnull)
 		return false;
-	bounds = ttl_docs_bounds(&state->collection.settings, ttl_docs_clock());
+	bounds = ttl_docs_bounds(&state->collection.settings, state->clock);
 	return ttl_docs_is_expired(&bounds, DatumGetTimestampTz(ts), inherits,
 							   inherits ? 0 : DatumGetInt32(ttl));
 }
@@ -417,7 +419,7 @@ stamp_now(WriteState *state, Relation rel, HeapTuple tuple, HeapTuple oldtuple)
 	bool		inherits;
 	int32		ttl = new_ttl(state, rel, tuple, oldtuple, &inherits);
 	TimestampTz ts = ttl_docs_new_stamp(&state->collection.settings,
-										ttl_docs_clock(), inherits, ttl);
+										state->clock, inherits, ttl);
 
 	return stamp(state, rel, tuple, ts, inherits, ttl, false);
 }
@@ -470,7 +472,7 @@ keep_stamp(WriteState *state, Relation rel, HeapTuple tuple, bool inherits,
 
 	ttl_docs_note_foreign_stamp();
 	return stamp(state, rel, tuple,
-				 isnull ? ttl_docs_clock() : DatumGetTimestampTz(ts),
+				 isnull ? state->clock : DatumGetTimestampTz(ts),
 				 inherits, ttl, in_replica_role());
 }
 
