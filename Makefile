@@ -81,7 +81,7 @@ test:
 # The same tests as in "make test", for hours instead of seconds.
 torture: export PG_TEST_TORTURE = yes
 torture: export TEST_TIME_LIMIT ?= 10800
-torture: export TESTS ?= 012_queries 013_crash 014_soak 022_fuzz
+torture: export TESTS ?= 011_model 012_queries 013_crash 014_soak 022_fuzz
 torture:
 	@test/run.sh
 
@@ -117,7 +117,7 @@ help:
 	@echo 'make install    install it into the PostgreSQL of pg_config'
 	@echo 'make test       run all tests on a private server; installs nothing in the system but'
 	@echo '                missing packages.  TESTS="name ..." runs only those'
-	@echo 'make torture    run random queries, crashes, a soak and a fuzzer for hours'
+	@echo 'make torture    run random histories and queries, crashes, a soak and a fuzzer for hours'
 	@echo 'make test-orm   run applications with ORMs against a private server; fetches what they'
 	@echo '                need from Debian and npm.  TESTS="name ..." runs only those'
 	@echo 'make lint       look at the source: compilers, exported symbols, cppcheck, clang-tidy, shellcheck'

@@ -11,16 +11,17 @@ import collections
 import importlib
 import os
 import platform
+import shutil
 import time
 
 from report import Report
 from server import Server
 from tables import drop_all
 
-WORKLOADS = ('count', 'select_by_key', 'gin', 'other_tables', 'insert', 'copy', 'touch', 'purge_idle', 'purge_load',
+WORKLOADS = ('count', 'select_by_key', 'gin', 'other_tables', 'instructions', 'insert', 'copy', 'touch', 'purge_idle', 'purge_load',
              'purge_pass', 'settings', 'documents', 'growth', 'memory', 'alternatives')
 # These are no lines of their own, and take minutes.
-ONLY_FULL = ('growth', 'memory', 'alternatives')
+ONLY_FULL = ('instructions', 'growth', 'memory', 'alternatives')
 
 
 class Scale(collections.namedtuple('Scale', 'rows few_rows most_rows sizes rounds seconds window curve')):
@@ -47,9 +48,13 @@ class Bench:
         self.report = Report(arguments.results)
         self.server = self.another_server('main', 'ttl_docs')
 
-    def another_server(self, name, preload):
+    def another_server(self, name, preload, wrapper=None):
         return Server(self.arguments.programs, os.path.join(self.arguments.scratch, name), preload,
-                      '1GB' if self.arguments.quick else '6GB')
+                      '1GB' if self.arguments.quick or wrapper else '6GB', wrapper)
+
+    @staticmethod
+    def has_program(name):
+        return shutil.which(name) is not None
 
     def has_library(self, name):
         directory = self.server.run('pg_config', '--pkglibdir').strip()

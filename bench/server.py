@@ -31,7 +31,7 @@ Transaction = collections.namedtuple('Transaction', 'script micros ended')
 class Server:
     """A running server with one database, "bench"."""
 
-    def __init__(self, programs, directory, preload, shared_buffers='4GB'):
+    def __init__(self, programs, directory, preload, shared_buffers='4GB', wrapper=None):
         self.programs = programs
         self.directory = directory
         self.data = os.path.join(directory, 'data')
@@ -45,11 +45,22 @@ class Server:
             conf.write("shared_preload_libraries = '%s'\n" % preload)
             if 'pg_cron' in preload:
                 conf.write("cron.database_name = 'bench'\ncron.use_background_workers = on\n")
-        self.run('pg_ctl', '-D', self.data, '-l', os.path.join(directory, 'log'), '-w', 'start')
+        self.start(wrapper)
         self.run('createdb', '-h', directory, '-U', 'postgres', 'bench')
         self.connection = self.connect()
         if 'ttl_docs' in preload:
             self.sql('CREATE EXTENSION ttl_docs')
+
+    def start(self, wrapper):
+        """Starts it, perhaps under another command."""
+        options = []
+        if wrapper:
+            path = os.path.join(self.directory, 'postgres')
+            with open(path, 'w') as script:
+                script.write('#!/bin/sh\nexec %s %s "$@"\n' % (wrapper, os.path.join(self.programs, 'postgres')))
+            os.chmod(path, 0o700)
+            options = ['-p', path]
+        self.run('pg_ctl', '-D', self.data, '-l', os.path.join(self.directory, 'log'), *options, '-w', 'start')
 
     def run(self, program, *arguments):
         done = subprocess.run([os.path.join(self.programs, program), *arguments],
@@ -81,6 +92,12 @@ class Server:
         """Runs a statement, and returns the first value of its first row, if there is one."""
         rows = self.rows(statement, connection)
         return rows[0][0] if rows else None
+
+    def script(self, statements):
+        """Runs statements, each on its own: VACUUM wants that."""
+        for statement in statements.split(';\n'):
+            if statement.strip():
+                self.rows(statement)
 
     def seconds(self, statement, connection=None):
         """How long a statement takes."""

@@ -61,6 +61,7 @@
 #include "parser/analyze.h"
 #include "replication/walsender.h"
 #include "tcop/utility.h"
+#include "utils/inval.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
@@ -387,6 +388,13 @@ choose_instant(LiveQuery *query, int eflags)
 		query->instant = instant_of_snapshot(query->snapshot);
 	else
 		query->instant = instant_of_transaction();
+
+	/*
+	 * Settings are as old as the instant at most.  Locks bring news of what
+	 * others have committed, but not a lock that the transaction holds already,
+	 * and a plan that is cached takes no other.
+	 */
+	AcceptInvalidationMessages();
 }
 
 /*

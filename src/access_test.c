@@ -31,6 +31,7 @@
 #include "nodes/plannodes.h"
 #include "utils/acl.h"
 #include "utils/guc.h"
+#include "utils/inval.h"
 #include "utils/rls.h"
 #include "utils/timestamp.h"
 
@@ -60,6 +61,7 @@ static TestState *test_state(FunctionCallInfo fcinfo, Oid collection,
 static Datum test_row(FunctionCallInfo fcinfo, bool is_parent);
 static bool sees_expired(const LiveQuery *query, Oid collection, bool is_parent);
 static CollectionSettings settings_of(Oid relid);
+static CollectionSettings latest_settings(Oid relid);
 
 /*
  * is_live(ts timestamptz, ttl integer, collection regclass)
@@ -211,6 +213,19 @@ ttl_docs_require_live(PG_FUNCTION_ARGS)
 }
 
 /*
+ * The settings of a collection as others have left it.  A query has heard of them
+ * when it began; an expression that a procedural language evaluates by itself is
+ * no query.
+ */
+static CollectionSettings
+latest_settings(Oid relid)
+{
+	if (ttl_docs_running_query() == NULL)
+		AcceptInvalidationMessages();
+	return settings_of(relid);
+}
+
+/*
  * is_expired(collection regclass, ts timestamptz, ttl integer)
  */
 Datum
@@ -222,7 +237,7 @@ ttl_docs_sql_is_expired(PG_FUNCTION_ARGS)
 
 	if (PG_ARGISNULL(0) || PG_ARGISNULL(1))
 		PG_RETURN_NULL();
-	settings = settings_of(PG_GETARG_OID(0));
+	settings = latest_settings(PG_GETARG_OID(0));
 	bounds = ttl_docs_bounds(&settings, ttl_docs_current_instant());
 	PG_RETURN_BOOL(ttl_docs_is_expired(&bounds, PG_GETARG_TIMESTAMPTZ(1), inherits,
 									   inherits ? 0 : PG_GETARG_INT32(2)));
@@ -239,7 +254,7 @@ ttl_docs_sql_expires_at(PG_FUNCTION_ARGS)
 
 	if (PG_ARGISNULL(0) || PG_ARGISNULL(1))
 		PG_RETURN_NULL();
-	settings = settings_of(PG_GETARG_OID(0));
+	settings = latest_settings(PG_GETARG_OID(0));
 	PG_RETURN_TIMESTAMPTZ(ttl_docs_expires_at(&settings, PG_GETARG_TIMESTAMPTZ(1),
 											  inherits,
 											  inherits ? 0 : PG_GETARG_INT32(2)));

@@ -28,6 +28,7 @@
 #include "funcapi.h"
 #include "nodes/bitmapset.h"
 #include "utils/builtins.h"
+#include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 
@@ -72,7 +73,9 @@ ttl_docs_set_default_ttl(PG_FUNCTION_ARGS)
 	/*
 	 * Which lock it takes depends on the setting that the lock protects.  So
 	 * look first and check later; making a lock stronger would deadlock.
+	 * Without a lock, ask what others have committed in this transaction.
 	 */
+	AcceptInvalidationMessages();
 	if (ttl_docs_collection(relid, &collection) &&
 		lets_live_longer(&collection.settings, on, default_ttl))
 		lockmode = AccessExclusiveLock;
@@ -146,6 +149,8 @@ ttl_docs_get_default_ttl(PG_FUNCTION_ARGS)
 	Collection	collection;
 
 	ttl_docs_require_preload();
+	/* there is no lock that would tell what others have committed meanwhile */
+	AcceptInvalidationMessages();
 	if (!ttl_docs_collection(relid, &collection))
 		ttl_docs_report_no_collection(relid);
 	if (!collection.settings.on)

@@ -1,0 +1,107 @@
+"""Instructions of the server for a statement, counted by callgrind.
+
+A count is the same whatever else the machine does, so it tells small differences where times do
+not.  It is no time: a miss of a cache costs more than an instruction.  Each figure is the
+difference between a session that runs a statement twice as often as another, so that neither the
+start of the session nor its first plan counts.
+"""
+
+import itertools
+import os
+import re
+import time
+
+from measure import Line, at_most
+from tables import DEFAULT_TTL
+
+ROWS = 20000
+STATEMENTS = 400
+
+TABLES = """
+CREATE TABLE plain (id text PRIMARY KEY, doc jsonb NOT NULL, ts timestamptz);
+INSERT INTO plain SELECT n::text, jsonb_build_object('n', n, 'text', repeat('x', 100)) FROM generate_series(1, %d) AS n;
+VACUUM ANALYZE plain;
+""" % ROWS
+DOCS = """
+SELECT ttl_docs.create_collection('docs', %d);
+INSERT INTO docs (id, doc) SELECT id, doc FROM plain;
+VACUUM ANALYZE docs;
+""" % DEFAULT_TTL
+
+# name, statement on a collection, the same on a plain table
+ON_COLLECTIONS = (
+    ('SELECT by primary key, prepared', 'SELECT doc FROM docs WHERE id = $1', 'SELECT doc FROM plain WHERE id = $1'),
+    ('INSERT one row', "INSERT INTO docs (id, doc) VALUES ('x' || $1, '{\"n\": 1}')",
+     "INSERT INTO plain (id, doc) VALUES ('x' || $1, '{\"n\": 1}')"),
+    ('touch', 'UPDATE docs SET _ts = DEFAULT WHERE id = $1', 'UPDATE plain SET ts = now() WHERE id = $1'),
+)
+ON_OTHERS = (
+    ('SELECT', "SELECT doc FROM plain WHERE id = '%d'"),
+    ('UPDATE', "UPDATE plain SET ts = now() WHERE id = '%d'"),
+    ('join', "SELECT count(*) FROM plain AS a JOIN plain AS b USING (id) WHERE a.id = '%d'"),
+)
+
+
+def measure(bench):
+    if not bench.has_program('valgrind'):
+        return []
+    with_library = counting_server(bench, 'counting', 'ttl_docs')
+    without = counting_server(bench, 'counting_without', '')
+    with_library.script(DOCS)
+    lines = []
+    for name, ours, theirs in ON_COLLECTIONS:
+        counts = [per_statement(with_library, 'EXECUTE q(\'%d\')', 'PREPARE q(text) AS ' + statement)
+                  for statement in (ours, theirs)]
+        lines.append(Line(name + ', instructions', 'same table, no TTL', '', *[[count] for count in counts]))
+    for name, statement in ON_OTHERS:
+        counts = [per_statement(server, statement) for server in (with_library, without)]
+        lines.append(Line('other tables: %s, planned each time, instructions' % name, 'library not loaded', '',
+                          *[[count] for count in counts], at_most(1.01)))
+    with_library.stop()
+    without.stop()
+    return lines
+
+
+def counting_server(bench, name, preload):
+    """A server under callgrind, with the plain table."""
+    server = bench.another_server(name, preload, wrapper='valgrind --tool=callgrind --callgrind-out-file=%s/calls.%%p'
+                                  % bench.arguments.scratch)
+    server.numbers = itertools.count(1, 2 * STATEMENTS)
+    server.calls = os.path.join(bench.arguments.scratch, 'calls.%d')
+    server.script(TABLES)
+    return server
+
+
+def per_statement(server, statement, prepare=None):
+    """Instructions of one statement; a %d in it is another number each time."""
+    once, twice = (session(server, statement, prepare, times) for times in (STATEMENTS, 2 * STATEMENTS))
+    return (twice - once) / STATEMENTS
+
+
+def session(server, statement, prepare, times):
+    """Instructions of a session from its start to its end."""
+    connection = server.connect()
+    pid = connection.get_backend_pid()
+    if prepare:
+        server.sql('SET plan_cache_mode = force_generic_plan', connection)
+        server.sql(prepare, connection)
+    cursor = connection.cursor()
+    # ids that no session before has had, as far as they last: an INSERT needs them
+    first = next(server.numbers)
+    for number in range(first, first + times):
+        cursor.execute(statement % (1 + number % ROWS))
+    connection.close()
+    return total(server.calls % pid)
+
+
+def total(path, seconds=60):
+    """The sum that callgrind writes when the process ends."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if os.path.exists(path):
+            with open(path) as file:
+                found = re.search(r'^(?:totals|summary): (\d+)', file.read(), re.MULTILINE)
+            if found:
+                return int(found.group(1))
+        time.sleep(0.1)
+    raise RuntimeError('callgrind has left nothing in ' + path)

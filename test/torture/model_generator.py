@@ -1,0 +1,246 @@
+"""Draws random histories: the tables, and step after step.
+
+Keys are few, so that statements meet.  Each history has weights of its own for
+the kinds of steps, some of them zero: a history that never purges, or one that
+does little else, reaches states that an even mixture does not.
+
+What is drawn depends on the seed and on the model alone, never on the server.
+"""
+
+from model_steps import (Aggregate, Begin, Condition, Copy, Delete, Document, Documents, Edge, End, FetchAll,
+                         GetDefaultTtl, InheritingEdge, Insert, Join, Merge, MoveClock, OpenCursor, Preview,
+                         Purge, Race, Savepoint, Select, SelectFor, SetDefaultTtl, SetIndexing, Update,
+                         Vacuum)
+from model_store import RC, RR, SER, TTL_MAX, Table
+
+UNITS = (1000, 4000, 100000)        # seconds; real time that passes must stay below a quarter
+KEYS = 'abcdef'
+INVALID_TTLS = (0, -2, 1.5, '60', True, [], {}, TTL_MAX + 1)
+VERBS = ('create', 'read', 'replace', 'upsert', 'patch', 'delete', 'touch')
+
+WEIGHTS = {
+    'insert': 14, 'upsert': 7, 'do_nothing': 3, 'insert_two': 2, 'merge': 3,
+    'update': 8, 'touch': 6, 'move_key': 4, 'update_some': 3, 'delete': 5, 'delete_some': 1,
+    'document': 8, 'documents': 2,
+    'select': 10, 'aggregate': 5, 'join': 3, 'select_for': 2, 'copy': 1, 'cursor': 2, 'fetch': 1,
+    'move_clock': 5, 'set_default_ttl': 3, 'get_default_ttl': 1, 'set_indexing': 0.1, 'preview': 1, 'edge': 1,
+    'begin': 6, 'commit': 4, 'rollback': 2, 'savepoint': 3, 'rollback_to': 2, 'release': 1,
+    'purge': 2, 'vacuum': 0.3,
+}
+
+
+class Generator:
+    """A source of steps for one history."""
+
+    def __init__(self, random, sessions):
+        self.random = random
+        self.sessions = sessions
+        self.unit = random.choice(UNITS)
+        self.kinds = list(WEIGHTS)
+        self.weights = [w * random.choice((0, 0.3, 1, 1, 1, 3)) for w in WEIGHTS.values()]
+        self.focus = [random.choice((0, 1, 1, 5)) for _ in range(7)]     # on some of the tables
+        self.focus[random.randrange(7)] += 1
+        self.races = random.choice((0, 0.05, 0.3))
+        self.keys = KEYS[:random.randint(2, len(KEYS))]
+
+    def tables(self):
+        """The collections of the history."""
+        choice = self.random.choice
+        parent = Table('par', self.default_ttl())
+        return [
+            Table('plain', self.default_ttl()),
+            Table('uniq', self.default_ttl(), second_key=choice(('unique', 'exclude'))),
+            parent,
+            Table('kid', self.default_ttl(), parent=parent, on_delete='cascade'),
+            Table('tie', self.default_ttl(), parent=parent, on_delete='restrict'),
+            Table('parts', self.default_ttl(), partitions=3),
+            Table('lazy', self.default_ttl(), indexing='lazy'),
+        ]
+
+    def next(self, world):
+        """A step; the model may still say that it is not sure about it."""
+        kind = self.random.choices(self.kinds, self.weights)[0]
+        session = self.random.randrange(self.sessions)
+        table = self.random.choices(list(world.tables.values()), self.focus)[0]
+        transaction = world.open[session]
+        if transaction is not None and transaction.failed and self.random.random() < 0.8:
+            kind = self.random.choice(('commit', 'rollback', 'rollback_to', 'rollback_to'))
+        return getattr(self, kind)(world, session, table)
+
+    def race(self, world, step, blocked):
+        """Perhaps lets a step that has to wait do so."""
+        if not step.can_race or len(blocked.by) != 1 or self.random.random() >= self.races:
+            return None
+        other = world.open.index(next(iter(blocked.by)))
+        return Race(step, other, self.random.choice(('COMMIT', 'ROLLBACK')))
+
+    # ---- Values ----
+
+    def ttl(self):
+        return self.unit // 2 + self.unit * self.random.randrange(4)
+
+    def default_ttl(self):
+        return self.random.choice((None, -1, self.ttl(), self.ttl(), self.ttl()))
+
+    def new_default_ttl(self):
+        return self.random.choice((0, -2)) if self.random.random() < 0.05 else self.default_ttl()
+
+    def key(self):
+        return self.random.choice(self.keys)
+
+    def doc(self):
+        doc = {'a': self.random.randrange(3)}
+        dice = self.random.random()
+        if dice < 0.40:
+            doc['ttl'] = self.ttl()
+        elif dice < 0.44:
+            doc['ttl'] = float(self.ttl())
+        elif dice < 0.54:
+            doc['ttl'] = -1
+        elif dice < 0.57:
+            doc['ttl'] = None
+        elif dice < 0.58:
+            doc['ttl'] = TTL_MAX
+        elif dice < 0.61:
+            doc['ttl'] = self.random.choice(INVALID_TTLS)
+        return doc
+
+    def second_key(self):
+        return self.random.choice((None, 0, 1, 2, 3))
+
+    def parent(self):
+        return self.random.choice((None,) + tuple(self.keys))
+
+    def row(self):
+        return {'id': self.key(), 'n': self.random.randrange(3), 'u': self.second_key(),
+                'par': self.parent(), 'doc': self.doc()}
+
+    def by_id(self):
+        return Condition('id', self.key())
+
+    def some(self):
+        return self.random.choice((Condition(), Condition('n', self.random.randrange(3)),
+                                   Condition('doc', {'a': self.random.randrange(3)})))
+
+    def any_condition(self):
+        return self.random.choice((self.by_id(), self.some()))
+
+    # ---- Steps ----
+
+    def insert(self, world, session, table):
+        return Insert(session, table.name, [self.row()])
+
+    def upsert(self, world, session, table):
+        return Insert(session, table.name, [self.row()], 'update')
+
+    def do_nothing(self, world, session, table):
+        return Insert(session, table.name, [self.row()], 'nothing')
+
+    def insert_two(self, world, session, table):
+        return Insert(session, table.name, [self.row(), self.row()], self.random.choice((None, 'nothing')))
+
+    def merge(self, world, session, table):
+        return Merge(session, table.name, self.row())
+
+    def update(self, world, session, table):
+        row = self.row()
+        columns = self.random.sample(table.columns()[1:], self.random.randint(1, 2))
+        return Update(session, table.name, self.by_id(), {c: row[c] for c in columns})
+
+    def touch(self, world, session, table):
+        return Update(session, table.name, self.by_id(), {})
+
+    def move_key(self, world, session, table):
+        return Update(session, table.name, self.by_id(), {'id': self.key()})
+
+    def update_some(self, world, session, table):
+        return Update(session, table.name, self.some(),
+                      self.random.choice(({}, {'n': self.random.randrange(3)}, {'doc': self.doc()})))
+
+    def delete(self, world, session, table):
+        return Delete(session, table.name, self.by_id())
+
+    def delete_some(self, world, session, table):
+        return Delete(session, table.name, self.some())
+
+    def document(self, world, session, table):
+        return Document(session, table.name, self.random.choice(VERBS), self.key(), self.doc())
+
+    def documents(self, world, session, table):
+        return Documents(session, table.name, {'a': self.random.randrange(3)})
+
+    def select(self, world, session, table):
+        form = self.random.choice(list(Select.FORMS) + ['prepared'] * 3)
+        condition = self.any_condition()
+        if form == 'prepared' and condition.column == 'doc':
+            form = 'plain'
+        return Select(session, table.name, condition, form)
+
+    def aggregate(self, world, session, table):
+        return Aggregate(session, table.name, self.random.choice(('count(*)', 'max(id)')),
+                         self.any_condition())
+
+    def join(self, world, session, table):
+        return Join(session, self.random.choice(('kid', 'tie')))
+
+    def select_for(self, world, session, table):
+        return SelectFor(session, table.name, self.by_id(),
+                         self.random.choice(('KEY SHARE', 'SHARE', 'NO KEY UPDATE', 'UPDATE')))
+
+    def copy(self, world, session, table):
+        # COPY of a partitioned table is refused by core; its partitions are not our tables
+        return Copy(session, 'plain' if table.partitions else table.name)
+
+    def cursor(self, world, session, table):
+        in_transaction = [number for number, transaction in enumerate(world.open) if transaction is not None]
+        return OpenCursor(self.random.choice(in_transaction or [session]), table.name,
+                          self.random.choice(('c1', 'c2')))
+
+    def fetch(self, world, session, table):
+        cursors = [(number, name) for number, transaction in enumerate(world.open) if transaction is not None
+                   for name in transaction.cursors]
+        return FetchAll(*self.random.choice(cursors or [(session, 'c1')]))
+
+    def move_clock(self, world, session, table):
+        return MoveClock(self.unit * self.random.choice((1, 1, 1, 2, 5)))
+
+    def set_default_ttl(self, world, session, table):
+        return SetDefaultTtl(session, table.name, self.new_default_ttl())
+
+    def get_default_ttl(self, world, session, table):
+        return GetDefaultTtl(session, table.name)
+
+    def set_indexing(self, world, session, table):
+        return SetIndexing(session, table.name, self.random.choice(('consistent', 'lazy')))
+
+    def preview(self, world, session, table):
+        return Preview(session, table.name, self.new_default_ttl())
+
+    def edge(self, world, session, table):
+        if self.random.random() < 0.5:
+            return InheritingEdge(session, table.name)
+        return Edge(session, table.name, self.ttl())
+
+    def begin(self, world, session, table):
+        return Begin(session, self.random.choice((RC, RC, RR, RR, SER)))
+
+    def commit(self, world, session, table):
+        return End(session, 'COMMIT')
+
+    def rollback(self, world, session, table):
+        return End(session, 'ROLLBACK')
+
+    def savepoint(self, world, session, table):
+        return Savepoint(session, 'SAVEPOINT', self.random.choice(('s1', 's2')))
+
+    def rollback_to(self, world, session, table):
+        return Savepoint(session, 'ROLLBACK TO SAVEPOINT', self.random.choice(('s1', 's2')))
+
+    def release(self, world, session, table):
+        return Savepoint(session, 'RELEASE SAVEPOINT', self.random.choice(('s1', 's2')))
+
+    def purge(self, world, session, table):
+        return Purge(session, self.random.choice((None, table.name, table.name)))
+
+    def vacuum(self, world, session, table):
+        return Vacuum(session, table.name)

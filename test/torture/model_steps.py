@@ -1,0 +1,684 @@
+"""The steps of a history: each is SQL for a server, and the same for the model.
+
+A step belongs to a session, knows its statement (sql), what the model makes of
+it (run), and how to read the server's answer (answer) in the form in which the
+model gives its own.  Steps are made of plain values and remember nothing, so a
+history can be run again, and parts of it can be left out.
+
+Documents come back as tuples of the columns, of the stamp as the model's clock
+would give it, and of _ttl.
+"""
+
+import json
+
+from model_store import (KEY_SHARE, NO_DATA_FOUND, NO_KEY_UPDATE, OutOfPlace, Refused, SHARE, UPDATE, Unsure)
+
+ROW_LOCKS = {'KEY SHARE': KEY_SHARE, 'SHARE': SHARE, 'NO KEY UPDATE': NO_KEY_UPDATE, 'UPDATE': UPDATE}
+
+
+def literal(value):
+    """A value as SQL."""
+    if value is None:
+        return 'NULL'
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, dict):
+        value = json.dumps(value)
+    return "'%s'" % value.replace("'", "''")
+
+
+def shown(table):
+    """The select list."""
+    return ', '.join(table.columns() + ['extract(epoch FROM _ts)::float8', '_ttl'])
+
+
+def of_model(table, versions):
+    """Versions as the rows of an answer."""
+    return in_order(tuple(v.values[c] for c in table.columns()) + (v.ts, v.ttl) for v in versions)
+
+
+def of_server(rows, frame):
+    """The rows of a select list as the rows of an answer."""
+    return in_order(tuple(row[:-2]) + (frame.stamp(row[-2]), row[-1]) for row in rows)
+
+
+def in_order(rows):
+    """In an order that is the same for equal rows, whatever that of the properties of documents."""
+    return sorted(rows, key=lambda row: json.dumps(row, sort_keys=True))
+
+
+def returned_document(version):
+    """A document as the document functions return it."""
+    return dict(version.values['doc'], id=version.values['id'], _ts=version.ts)
+
+
+class Condition:
+    """A WHERE clause: a column and its value, or everything."""
+
+    def __init__(self, column=None, value=None):
+        self.column = column
+        self.value = value
+
+    def sql(self):
+        if self.column is None:
+            return 'true'
+        if self.column == 'doc':
+            return 'doc @> ' + literal(self.value)
+        return '%s = %s' % (self.column, literal(self.value))
+
+    def __call__(self, values):
+        if self.column is None:
+            return True
+        if self.column == 'doc':
+            return all(values['doc'].get(k) == v for k, v in self.value.items())
+        return values[self.column] == self.value and self.value is not None
+
+
+class Step:
+    """One statement of one session."""
+
+    can_race = False        # the model knows what it does after a wait
+    probe = False           # to be run, with a short lock_timeout, also if it has to wait
+    uses_snapshot = True
+
+    def __init__(self, session, table=None):
+        self.session = session
+        self.table = table      # its name
+
+    def sql(self, world):
+        raise NotImplementedError
+
+    def run(self, world):
+        """Runs it in the model, and returns the answer, or raises what it ends in."""
+        return world.execute(self.session, lambda transaction: self.work(world, transaction))
+
+    def work(self, world, transaction):
+        raise NotImplementedError
+
+    def answer(self, cursor, frame):
+        """The server's answer."""
+        return None
+
+    def of(self, world):
+        return world.tables[self.table]
+
+    def sessions(self):
+        """The sessions that it needs."""
+        return [] if self.session is None else [self.session]
+
+    def move(self, source, target):
+        """Gives what one session does to another."""
+        if self.session == source:
+            self.session = target
+
+
+# ---- Transactions and time ----
+
+class Begin(Step):
+    uses_snapshot = False
+
+    def __init__(self, session, level):
+        super().__init__(session)
+        self.level = level
+
+    def sql(self, world):
+        return 'BEGIN ISOLATION LEVEL ' + self.level
+
+    def run(self, world):
+        world.begin(self.session, self.level)
+
+
+class End(Step):
+    uses_snapshot = False
+
+    def __init__(self, session, how):
+        super().__init__(session)
+        self.how = how
+
+    def sql(self, world):
+        return self.how
+
+    def run(self, world):
+        if self.how == 'COMMIT':
+            world.commit(self.session)
+        else:
+            world.rollback(self.session)
+
+
+class Savepoint(Step):
+    uses_snapshot = False
+
+    def __init__(self, session, verb, name):
+        super().__init__(session)
+        self.verb = verb
+        self.name = name
+
+    def sql(self, world):
+        return '%s %s' % (self.verb, self.name)
+
+    def run(self, world):
+        {'SAVEPOINT': world.savepoint, 'ROLLBACK TO SAVEPOINT': world.rollback_to,
+         'RELEASE SAVEPOINT': world.release}[self.verb](self.session, self.name)
+
+
+class MoveClock(Step):
+    """Moves the clock of all sessions.  The runner tells them when they do something next."""
+
+    def __init__(self, seconds):
+        super().__init__(None)
+        self.seconds = seconds
+
+    def sql(self, world):
+        return None
+
+    def run(self, world):
+        world.clock += self.seconds
+
+
+# ---- Reading ----
+
+class Select(Step):
+    """All columns of what matches, by one of several roads."""
+
+    FORMS = {
+        'plain': 'SELECT {columns} FROM {table} WHERE {condition}',
+        # each place where a row can be, so that those of expired ones are among them
+        'by tid': "SELECT {columns} FROM {table} WHERE ctid = ANY (ARRAY("
+                  "SELECT format('(%s,%s)', block, item)::tid FROM generate_series(0,"
+                  " (SELECT coalesce(max(pg_relation_size(relid)), pg_relation_size('{table}')) / 8192"
+                  " FROM pg_partition_tree('{table}'))) AS block, generate_series(1, 291) AS item))"
+                  " AND {condition}",
+        'by range of tids': "SELECT {columns} FROM {table} WHERE ctid >= '(0,0)' AND {condition}",
+        'twice': 'SELECT {columns} FROM {table} WHERE id IN (SELECT id FROM {table}) AND {condition}',
+        'cte': 'WITH d AS MATERIALIZED (SELECT * FROM {table}) SELECT {columns} FROM d WHERE {condition}',
+        'sample': 'SELECT {columns} FROM {table} TABLESAMPLE SYSTEM (100) WHERE {condition}',
+    }
+
+    def __init__(self, session, table, condition, form):
+        super().__init__(session, table)
+        self.condition = condition
+        self.form = form
+
+    def sql(self, world):
+        if self.form == 'prepared':
+            return 'EXECUTE all_%s' % self.table if self.condition.column is None else \
+                'EXECUTE by_%s_%s(%s)' % (self.condition.column, self.table, literal(self.condition.value))
+        return self.FORMS[self.form].format(columns=shown(self.of(world)), table=self.table,
+                                            condition=self.condition.sql())
+
+    def work(self, world, transaction):
+        table = self.of(world)
+        if self.form == 'twice' and has_duplicates(world.select(transaction, table)):
+            raise Unsure        # core takes ids for unique, and joins
+        return of_model(table, world.select(transaction, table, self.condition))
+
+    def answer(self, cursor, frame):
+        return of_server(cursor.fetchall(), frame)
+
+
+def has_duplicates(versions):
+    """An old snapshot can see a deleted row beside its own new one with the same id."""
+    return len({v.values['id'] for v in versions}) < len(versions)
+
+
+class Aggregate(Step):
+    """A number of documents, the greatest id."""
+
+    def __init__(self, session, table, function, condition):
+        super().__init__(session, table)
+        self.function = function
+        self.condition = condition
+
+    def sql(self, world):
+        return 'SELECT %s FROM %s WHERE %s' % (self.function, self.table, self.condition.sql())
+
+    def work(self, world, transaction):
+        found = world.select(transaction, self.of(world), self.condition)
+        if self.function == 'count(*)':
+            return len(found)
+        return max((v.values['id'] for v in found), default=None)
+
+    def answer(self, cursor, frame):
+        return cursor.fetchone()[0]
+
+
+class Join(Step):
+    """Children with their parents, if they are there."""
+
+    def sql(self, world):
+        return 'SELECT c.id, p.id FROM %s AS c LEFT JOIN %s AS p ON p.id = c.par' % (
+            self.table, self.of(world).parent.name)
+
+    def work(self, world, transaction):
+        child = self.of(world)
+        parents = world.select(transaction, child.parent)
+        if has_duplicates(parents):
+            raise Unsure        # core takes ids for unique, and may stop at the first
+        parents = {v.values['id'] for v in parents}
+        return in_order((v.values['id'], v.values['par'] if v.values['par'] in parents else None)
+                        for v in world.select(transaction, child))
+
+    def answer(self, cursor, frame):
+        return in_order(cursor.fetchall())
+
+
+class SelectFor(Step):
+    """SELECT FOR UPDATE and its like."""
+
+    can_race = True
+
+    def __init__(self, session, table, condition, strength):
+        super().__init__(session, table)
+        self.condition = condition
+        self.strength = strength
+
+    def sql(self, world):
+        return 'SELECT %s FROM %s WHERE %s FOR %s' % (shown(self.of(world)), self.table,
+                                                      self.condition.sql(), self.strength)
+
+    def work(self, world, transaction):
+        table = self.of(world)
+        return of_model(table, world.select_for(transaction, table, self.condition,
+                                                ROW_LOCKS[self.strength]))
+
+    def answer(self, cursor, frame):
+        return of_server(cursor.fetchall(), frame)
+
+
+class Copy(Step):
+    """COPY TO; the runner reads its lines."""
+
+    def sql(self, world):
+        return 'COPY %s (id) TO STDOUT' % self.table
+
+    def work(self, world, transaction):
+        return sorted(v.values['id'] for v in world.select(transaction, self.of(world)))
+
+
+class OpenCursor(Step):
+    """A cursor keeps what it saw when it was opened.  The first row is fetched at once."""
+
+    def __init__(self, session, table, name):
+        super().__init__(session, table)
+        self.name = name
+
+    def sql(self, world):
+        return 'DECLARE %s CURSOR FOR SELECT %s FROM %s ORDER BY id; FETCH 1 FROM %s' % (
+            self.name, shown(self.of(world)), self.table, self.name)
+
+    def work(self, world, transaction):
+        if transaction.implicit or self.name in transaction.cursors:
+            raise OutOfPlace
+        table = self.of(world)
+        rows = sorted(world.select(transaction, table), key=lambda v: v.values['id'])
+        transaction.cursors[self.name] = (table, rows[1:])
+        transaction.note(lambda: transaction.cursors.pop(self.name))
+        return of_model(table, rows[:1])
+
+    def answer(self, cursor, frame):
+        return of_server(cursor.fetchall(), frame)
+
+
+class FetchAll(Step):
+    """The rest of a cursor."""
+
+    def __init__(self, session, name):
+        super().__init__(session)
+        self.name = name
+
+    def sql(self, world):
+        return 'FETCH ALL FROM ' + self.name
+
+    def work(self, world, transaction):
+        if self.name not in transaction.cursors:
+            raise OutOfPlace
+        table, rows = transaction.cursors[self.name]
+        transaction.cursors[self.name] = (table, [])
+        return of_model(table, rows)
+
+    def answer(self, cursor, frame):
+        return of_server(cursor.fetchall(), frame)
+
+
+# ---- Writing ----
+
+class Returning(Step):
+    """A write whose answer is the rows that it returns."""
+
+    can_race = True
+
+    def answer(self, cursor, frame):
+        return of_server(cursor.fetchall(), frame)
+
+
+class Insert(Returning):
+    """INSERT of one or more rows; on_conflict is None, 'nothing' or 'update'."""
+
+    def __init__(self, session, table, rows, on_conflict=None):
+        super().__init__(session, table)
+        self.rows = rows
+        self.on_conflict = on_conflict
+
+    def sql(self, world):
+        columns = self.of(world).columns()
+        rows = ', '.join('(%s)' % ', '.join(literal(row[c]) for c in columns) for row in self.rows)
+        conflict = {None: '', 'nothing': ' ON CONFLICT DO NOTHING',
+                    'update': ' ON CONFLICT (id) DO UPDATE SET doc = excluded.doc, n = excluded.n'}
+        return 'INSERT INTO %s (%s) VALUES %s%s RETURNING %s' % (
+            self.table, ', '.join(columns), rows, conflict[self.on_conflict], shown(self.of(world)))
+
+    def work(self, world, transaction):
+        table = self.of(world)
+        return of_model(table, world.insert(transaction, table, self.rows, self.on_conflict,
+                                            lambda old, new: {'doc': new['doc'], 'n': new['n']}))
+
+
+class Update(Returning):
+    """UPDATE; without columns to set it is a touch."""
+
+    def __init__(self, session, table, condition, changed):
+        super().__init__(session, table)
+        self.condition = condition
+        self.changed = changed
+
+    def sql(self, world):
+        changes = ['%s = %s' % (c, literal(v)) for c, v in self.changed.items()] or ['_ts = DEFAULT']
+        return 'UPDATE %s SET %s WHERE %s RETURNING %s' % (
+            self.table, ', '.join(changes), self.condition.sql(), shown(self.of(world)))
+
+    def work(self, world, transaction):
+        table = self.of(world)
+        return of_model(table, world.update(transaction, table, self.condition, lambda old: self.changed))
+
+
+class Delete(Returning):
+    def __init__(self, session, table, condition):
+        super().__init__(session, table)
+        self.condition = condition
+
+    def sql(self, world):
+        return 'DELETE FROM %s WHERE %s RETURNING %s' % (self.table, self.condition.sql(),
+                                                         shown(self.of(world)))
+
+    def work(self, world, transaction):
+        table = self.of(world)
+        return of_model(table, world.delete(transaction, table, self.condition))
+
+
+class Merge(Step):
+    """MERGE of one new row."""
+
+    def __init__(self, session, table, row):
+        super().__init__(session, table)
+        self.row = row
+
+    def sql(self, world):
+        columns = self.of(world).columns()
+        return ('MERGE INTO %s AS t USING (VALUES (%s)) AS s (id) ON t.id = s.id'
+                ' WHEN MATCHED THEN UPDATE SET doc = %s, n = %s'
+                ' WHEN NOT MATCHED THEN INSERT (%s) VALUES (%s)') % (
+                    self.table, literal(self.row['id']), literal(self.row['doc']), self.row['n'],
+                    ', '.join(columns), ', '.join(literal(self.row[c]) for c in columns))
+
+    def work(self, world, transaction):
+        changed = {'doc': self.row['doc'], 'n': self.row['n']}
+        return len(world.merge(transaction, self.of(world), self.row, lambda old: changed))
+
+    def answer(self, cursor, frame):
+        return cursor.rowcount
+
+
+# ---- Document functions ----
+
+class Document(Step):
+    """A document function; what it is called with depends on the verb."""
+
+    can_race = True
+
+    def __init__(self, session, table, verb, ident, doc=None):
+        super().__init__(session, table)
+        self.verb = verb
+        self.ident = ident
+        self.doc = doc
+
+    def sql(self, world):
+        arguments = {'create': [self.with_id()], 'upsert': [self.with_id()], 'replace': [self.with_id()],
+                     'patch': [self.ident, self.doc]}.get(self.verb, [self.ident])
+        return "SELECT ttl_docs.%s_document('%s', %s)" % (
+            self.verb, self.table, ', '.join(literal(a) for a in arguments))
+
+    def with_id(self):
+        return dict(self.doc, id=self.ident)
+
+    def work(self, world, transaction):
+        made = getattr(self, self.verb)(world, transaction, self.of(world), Condition('id', self.ident))
+        if self.verb in ('delete', 'touch'):
+            return bool(made)
+        if not made:
+            if self.verb == 'read':
+                return None
+            raise Refused(NO_DATA_FOUND)
+        if has_duplicates(made):
+            raise Unsure        # which of them is not said
+        return returned_document(made[0])
+
+    def new_row(self):
+        return {'id': self.ident, 'n': 0, 'u': None, 'par': None, 'doc': self.with_id()}
+
+    def create(self, world, transaction, table, condition):
+        return world.insert(transaction, table, [self.new_row()])
+
+    def upsert(self, world, transaction, table, condition):
+        return world.insert(transaction, table, [self.new_row()], 'update',
+                            lambda old, new: {'doc': new['doc']})
+
+    def read(self, world, transaction, table, condition):
+        return world.select(transaction, table, condition)
+
+    def replace(self, world, transaction, table, condition):
+        return world.update(transaction, table, condition, lambda old: {'doc': self.with_id()})
+
+    def patch(self, world, transaction, table, condition):
+        def merged(old):
+            doc = dict(old['doc'], **self.doc)
+            return {'doc': {k: v for k, v in doc.items() if v is not None or k not in self.doc}}
+        return world.update(transaction, table, condition, merged)
+
+    def touch(self, world, transaction, table, condition):
+        return world.update(transaction, table, condition, lambda old: {})
+
+    def delete(self, world, transaction, table, condition):
+        return world.delete(transaction, table, condition)
+
+    def answer(self, cursor, frame):
+        return frame.document(cursor.fetchone()[0])
+
+
+class Documents(Step):
+    """documents(): all that contain a filter."""
+
+    def __init__(self, session, table, wanted):
+        super().__init__(session, table)
+        self.wanted = wanted
+
+    def sql(self, world):
+        return "SELECT ttl_docs.documents('%s', %s)" % (self.table, literal(self.wanted))
+
+    def work(self, world, transaction):
+        found = world.select(transaction, self.of(world), Condition('doc', self.wanted))
+        return in_order(sorted(returned_document(v).items()) for v in found)
+
+    def answer(self, cursor, frame):
+        return in_order(sorted(frame.document(row[0]).items()) for row in cursor.fetchall())
+
+
+# ---- Settings and purge ----
+
+class SetDefaultTtl(Step):
+    def __init__(self, session, table, default_ttl):
+        super().__init__(session, table)
+        self.default_ttl = default_ttl
+
+    def sql(self, world):
+        return "SELECT ttl_docs.set_default_ttl('%s', %s)" % (self.table, literal(self.default_ttl))
+
+    def work(self, world, transaction):
+        world.set_default_ttl(transaction, self.of(world), self.default_ttl)
+
+
+class GetDefaultTtl(Step):
+    def sql(self, world):
+        return "SELECT ttl_docs.get_default_ttl('%s')" % self.table
+
+    def work(self, world, transaction):
+        table = self.of(world)
+        if any(t is not transaction and 'access exclusive' in modes for t, modes in table.locks.items()):
+            raise Unsure
+        return world.default_ttl(table, transaction)
+
+    def answer(self, cursor, frame):
+        return cursor.fetchone()[0]
+
+
+class SetIndexing(Step):
+    def __init__(self, session, table, indexing):
+        super().__init__(session, table)
+        self.indexing = indexing
+
+    def sql(self, world):
+        return "SELECT ttl_docs.set_indexing('%s', '%s')" % (self.table, self.indexing)
+
+    def work(self, world, transaction):
+        world.set_indexing(transaction, self.of(world), self.indexing)
+
+
+class Preview(Step):
+    def __init__(self, session, table, default_ttl):
+        super().__init__(session, table)
+        self.default_ttl = default_ttl
+
+    def sql(self, world):
+        return "SELECT live, expire_now, expire_later, never_expire, invalid_ttl" \
+            " FROM ttl_docs.preview('%s', %s)" % (self.table, literal(self.default_ttl))
+
+    def work(self, world, transaction):
+        return world.preview(transaction, self.of(world), self.default_ttl)
+
+    def answer(self, cursor, frame):
+        return cursor.fetchone()
+
+
+class Edge(Step):
+    """is_expired() for a stamp that is due at this very microsecond, and one that is due in the next."""
+
+    def __init__(self, session, table, ttl):
+        super().__init__(session, table)
+        self.ttl = ttl
+
+    def sql(self, world):
+        due = "ttl_docs.now() - make_interval(secs => %d)" % self.ttl
+        return "SELECT ttl_docs.is_expired('{0}', {1}, {2})," \
+            " ttl_docs.is_expired('{0}', {1} + interval '1 microsecond', {2})".format(
+                self.table, due, self.ttl)
+
+    def work(self, world, transaction):
+        table = self.of(world)
+        if transaction.keeps_snapshot or any(t is not transaction for t in table.locks):
+            raise Unsure        # a change of the DefaultTTL may have made final what is due since
+        return (world.default_ttl(table, transaction) is not None, False)
+
+    def answer(self, cursor, frame):
+        return cursor.fetchone()
+
+
+class InheritingEdge(Step):
+    """The same for a stamp without a ttl that is due at this very microsecond."""
+
+    def sql(self, world):
+        return "SELECT ttl_docs.is_expired('{0}', ttl_docs.now() -" \
+            " make_interval(secs => ttl_docs.get_default_ttl('{0}')), NULL)".format(self.table)
+
+    def work(self, world, transaction):
+        default_ttl = world.default_ttl(self.of(world), transaction)
+        if default_ttl == -1:
+            raise OutOfPlace
+        return None if default_ttl is None else True
+
+    def answer(self, cursor, frame):
+        return cursor.fetchone()[0]
+
+
+class Purge(Step):
+    """CALL purge(), of a table or of all."""
+
+    def sql(self, world):
+        return "CALL ttl_docs.purge(%s)" % ("'%s'" % self.table if self.table else '')
+
+    def work(self, world, transaction):
+        if transaction.keeps_snapshot and (self.table is None or self.of(world).children):
+            raise Unsure        # a cascade may meet rows that are newer than the snapshot
+        tables = list(world.tables.values()) if self.table is None else [self.of(world)]
+        if any(used in tables for used, _ in transaction.cursors.values()):
+            raise Unsure
+        counts = world.purge(transaction, tables)
+        # of several tables, which one counts a child that both could delete is open
+        return counts[self.table] if self.table else None
+
+    def answer(self, cursor, frame):
+        return frame.purged(cursor.connection.notices, self.table) if self.table else None
+
+
+class Vacuum(Step):
+    """Takes dead rows away, and makes pages all-visible."""
+
+    def sql(self, world):
+        return 'VACUUM ' + self.table
+
+    def run(self, world):
+        if world.open[self.session] is not None:
+            raise OutOfPlace
+        super().run(world)
+
+    def work(self, world, transaction):
+        world.lock_table(transaction, self.of(world), 'share update exclusive', unsure=True)
+
+
+class Check(Step):
+    """The observers look at everything."""
+
+    def __init__(self):
+        super().__init__(None)
+
+
+# ---- A statement that waits ----
+
+class Race(Step):
+    """A statement that has to wait for another session, which then ends its transaction."""
+
+    def __init__(self, step, other, how):
+        super().__init__(step.session, step.table)
+        self.step = step
+        self.other = other
+        self.how = how
+
+    def sql(self, world):
+        return self.step.sql(world)
+
+    def end(self):
+        return End(self.other, self.how)
+
+    def sessions(self):
+        return [self.session, self.other]
+
+    def move(self, source, target):
+        super().move(source, target)
+        self.step.move(source, target)
+        if self.other == source:
+            self.other = target
+
+    def run(self, world):
+        return world.execute(self.session, lambda transaction: self.step.work(world, transaction),
+                             late_end=lambda: self.end().run(world))
+
+    def answer(self, cursor, frame):
+        return self.step.answer(cursor, frame)

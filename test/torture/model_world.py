@@ -1,0 +1,386 @@
+"""The model: what ttl_docs promises, for a few small tables, in plain Python.
+
+A world has tables, sessions and one clock.  The clock is a whole number of
+seconds that only moves by a multiple of the history's unit, and every ttl is an
+odd number of half units, so real time that passes meanwhile changes no answer.
+
+Expiry is said here, and in Store.is_expired, as simply as it can be, and not as
+the extension does it:
+
+- a version expires at ts + its ttl, or ts + DefaultTTL where it has none;
+- "expired is final" is a mark: a change of the DefaultTTL that lets documents
+  live longer marks each version that is expired at that moment as dead.
+
+model_store.py keeps the versions and the locks, and knows how a statement ends.
+"""
+
+from model_store import (Blocked, FOREIGN_KEY_VIOLATION, INVALID_TTL, INVALID_VALUE, KEY_SHARE, OBJECT_IN_USE,
+                         Refused, SERIALIZATION_FAILURE, Store, TTL_MAX, UPDATE, Unsure, document_ttl)
+
+
+class World(Store):
+    """What statements do."""
+
+    # ---- Keys ----
+
+    def check_ttl(self, transaction, table, doc):
+        if self.default_ttl(table, transaction) is not None and document_ttl(doc) == INVALID_TTL:
+            raise Refused(INVALID_VALUE)
+
+    def holders(self, transaction, table, key, value, but=None):
+        """The versions that hold a key, as a unique check finds them."""
+        found = []
+        for version in table.versions:
+            if version is but or version.values[key] != value:
+                continue
+            ender = version.xmax
+            if ender is transaction or (ender is not None and ender.number is not None):
+                continue
+            others = {t for t in (version.xmin, ender)
+                      if t is not None and t is not transaction and t.number is None}
+            if others:
+                raise Blocked(others)
+            found.append(version)
+        return found
+
+    def free_keys(self, transaction, table, values, keys, but=None):
+        """Deletes expired documents that hold a key of a new row."""
+        for key in keys:
+            if values[key] is None:
+                continue
+            try:
+                for version in self.holders(transaction, table, key, values[key], but):
+                    if self.is_expired(table, version, transaction, self.clock):
+                        self.lock_row(transaction, version, UPDATE)
+                        self.end_version(transaction, version)
+                        self.follow_delete(transaction, table, version)
+            except Blocked:
+                # whether it waits, or fails for another key first, is not said
+                if len(keys) > 1 and self.has_conflict(transaction, table, values, keys, but):
+                    raise Unsure from None
+                raise
+
+    def has_conflict(self, transaction, table, values, keys, but):
+        for key in keys:
+            try:
+                if values[key] is not None and self.holders(transaction, table, key, values[key], but):
+                    return True
+            except Blocked:
+                pass
+        return False
+
+    def conflict(self, transaction, table, values, keys, but=None):
+        """The first live holder of a key of the new row, with the key; or None."""
+        for key in keys:
+            if values[key] is None:
+                continue
+            for version in self.holders(transaction, table, key, values[key], but):
+                return key, version
+        return None
+
+    # ---- Foreign keys ----
+
+    def check_parent(self, transaction, table, version):
+        """A row refers to a live parent, judged at the clock."""
+        value = version.values['par']
+        mark = len(transaction.log)
+        self.lock_table(transaction, table.parent, 'row share')
+        if value is None:
+            transaction.undo_to(mark)
+            return
+        snapshot = transaction.snapshot if transaction.keeps_snapshot else self.number
+        for parent in table.parent.versions:
+            if (parent.values['id'] == value and self.is_visible(parent, transaction, snapshot) and
+                    not self.is_expired(table.parent, parent, transaction, self.clock)):
+                self.require_up_to_date(transaction, parent, KEY_SHARE)
+                if self.row_lockers(transaction, parent, KEY_SHARE):
+                    raise Blocked(self.row_lockers(transaction, parent, KEY_SHARE), 'parent')
+                self.lock_row(transaction, parent, KEY_SHARE)
+                return
+        raise Refused(FOREIGN_KEY_VIOLATION)
+
+    def follow_delete(self, transaction, table, version):
+        """The actions of foreign keys on a deleted parent."""
+        for child in table.children:
+            if child.on_delete == 'cascade':
+                self.cascade(transaction, child, version.values['id'])
+            else:
+                self.restrict(transaction, child, version.values['id'], self.restrict_violation)
+
+    def cascade(self, transaction, child, value):
+        """Deletes all children, expired ones too."""
+        self.lock_table(transaction, child, 'row exclusive')
+        for version in self.latest(child, transaction, 'par', value):
+            self.lock_row(transaction, version, UPDATE, 'child')
+            if transaction.keeps_snapshot and \
+                    not self.is_visible(version, transaction, transaction.snapshot):
+                raise Refused(SERIALIZATION_FAILURE)
+            self.end_version(transaction, version)
+
+    def restrict(self, transaction, child, value, sqlstate):
+        """Live children keep their parent."""
+        self.lock_table(transaction, child, 'row share')
+        live = [v for v in self.latest(child, transaction, 'par', value)
+                if not self.is_expired(child, v, transaction, self.clock)]
+        blockers = [self.row_lockers(transaction, v, KEY_SHARE) for v in live]
+        if any(blockers):
+            if not all(blockers):
+                raise Unsure
+            raise Blocked(set.union(*blockers), 'child') if len(blockers) == 1 else Unsure
+        if live:
+            raise Refused(sqlstate)
+
+    # ---- Statements ----
+
+    def select(self, transaction, table, matches=None):
+        self.lock_table(transaction, table, 'access share')
+        return self.visible(table, transaction, matches)
+
+    def select_for(self, transaction, table, matches, mode):
+        self.lock_table(transaction, table, 'row share')
+        return self.each(transaction, self.visible(table, transaction, matches),
+                         lambda v: self.claim(transaction, table, v, mode, matches))
+
+    def insert(self, transaction, table, rows, on_conflict=None, update=None):
+        """INSERT; on_conflict is None, 'nothing' (any key) or 'update' (of id).
+
+        update gives the new values for a row in the way, from it and the new row.
+        Returns the versions made.
+        """
+        self.lock_table(transaction, table, 'row exclusive')
+        to_check = []
+        made = [self.insert_one(transaction, table, values, on_conflict, update, to_check)
+                for values in rows]
+        self.check_foreign_keys(transaction, table, to_check)
+        return [version for version in made if version is not None]
+
+    def insert_one(self, transaction, table, values, on_conflict, update, to_check):
+        """Inserts a row, or does what ON CONFLICT says; returns the version made, or None."""
+        self.check_ttl(transaction, table, values['doc'])
+        self.free_keys(transaction, table, values, table.keys())
+        arbiters = {'nothing': table.keys(), 'update': ('id',), None: ()}[on_conflict]
+        found = self.conflict(transaction, table, values, arbiters)
+        if found is not None:
+            if on_conflict == 'update':
+                return self.update_instead(transaction, table, found[1], update(found[1].values, values),
+                                           to_check)
+            self.require_in_snapshot(transaction, found[1])
+            return None
+        found = self.conflict(transaction, table, values, table.keys())
+        if found is not None:
+            raise Refused(table.violation(found[0]))
+        new = self.add_version(transaction, table, values)
+        to_check.append((None, new))
+        return new
+
+    def update_instead(self, transaction, table, version, changed, to_check):
+        """ON CONFLICT DO UPDATE of the row in the way."""
+        self.lock_row(transaction, version, table.lock_mode(changed))
+        self.require_in_snapshot(transaction, version)
+        return self.update_one(transaction, table, version, changed, to_check)
+
+    def require_in_snapshot(self, transaction, version):
+        """ON CONFLICT above READ COMMITTED must not act on what its snapshot does not see."""
+        if transaction.keeps_snapshot and version.xmin is not transaction and \
+                not self.is_visible(version, transaction, transaction.snapshot):
+            raise Refused(SERIALIZATION_FAILURE)
+
+    def update(self, transaction, table, matches, change):
+        """UPDATE of what matches; change gives the columns that are set, from the old row."""
+        self.lock_table(transaction, table, 'row exclusive')
+        to_check = []
+        made = self.each(transaction, self.visible(table, transaction, matches),
+                         lambda v: self.update_found(transaction, table, v, matches, change, to_check))
+        self.check_foreign_keys(transaction, table, to_check)
+        return made
+
+    def each(self, transaction, versions, work):
+        """What work makes of each version, without None; Unsure if the order decides how it ends."""
+        mark = len(transaction.log)
+        try:
+            return [made for made in map(work, versions) if made is not None]
+        except (Refused, Blocked):
+            ends = set()
+            for version in versions:
+                transaction.undo_to(mark)
+                try:
+                    work(version)
+                except Refused as refused:
+                    ends.add(refused.sqlstate)
+                except Blocked:
+                    ends.add('blocked')
+            if len(ends) > 1:
+                raise Unsure from None
+            raise
+
+    def update_found(self, transaction, table, version, matches, change, to_check):
+        mode = table.lock_mode(change(version.values))
+        version = self.claim(transaction, table, version, mode, matches)
+        if version is None or self.is_too_late(transaction, table, version):
+            return None
+        return self.update_one(transaction, table, version, change(version.values), to_check)
+
+    def update_one(self, transaction, table, version, changed, to_check):
+        """Makes the new version of a row that is there for the taking."""
+        self.lock_row(transaction, version, table.lock_mode(changed))
+        values = dict(version.values, **changed)
+        self.check_ttl(transaction, table, values['doc'])
+        keys = [key for key in table.keys() if values[key] != version.values[key]]
+        self.free_keys(transaction, table, values, keys, version)
+        found = self.conflict(transaction, table, values, keys, version)
+        if found is not None:
+            raise Refused(table.violation(found[0]))
+        self.end_version(transaction, version, moved='id' in keys and table.partitions > 0)
+        new = self.add_version(transaction, table, values, version)
+        to_check.append((version, new))
+        return new
+
+    def check_foreign_keys(self, transaction, table, changes):
+        """At the end of the statement; changes are pairs of an old version or None, and a new one."""
+        for old, new in changes:
+            if table.parent is not None and self.needs_check(transaction, old, new):
+                self.check_parent(transaction, table, new)
+            if old is not None and old.values['id'] != new.values['id']:
+                for child in table.children:
+                    self.restrict(transaction, child, old.values['id'], FOREIGN_KEY_VIOLATION)
+
+    @staticmethod
+    def needs_check(transaction, old, new):
+        """As in core: an update of a row that the same transaction has made is checked anew."""
+        if old is None:
+            return True
+        return new.values['par'] is not None and (old.xmin is transaction or
+                                                  old.values['par'] != new.values['par'])
+
+    def delete(self, transaction, table, matches):
+        self.lock_table(transaction, table, 'row exclusive')
+        deleted = self.each(transaction, self.visible(table, transaction, matches),
+                            lambda v: self.delete_found(transaction, table, v, matches))
+        for version in deleted:
+            self.follow_delete(transaction, table, version)
+        return deleted
+
+    def delete_found(self, transaction, table, version, matches):
+        version = self.claim(transaction, table, version, UPDATE, matches)
+        if version is None or self.is_too_late(transaction, table, version):
+            return None
+        self.end_version(transaction, version)
+        return version
+
+    def is_too_late(self, transaction, table, version):
+        """Has a document that a write has found expired since its snapshot?"""
+        if not self.is_expired(table, version, transaction, self.clock):
+            return False
+        if transaction.keeps_snapshot:
+            raise Refused(SERIALIZATION_FAILURE)
+        return True
+
+    def merge(self, transaction, table, values, change):
+        """MERGE of one new row: updates the one with its id, or inserts."""
+        def has_id(row):
+            return row['id'] == values['id']
+        self.lock_table(transaction, table, 'row exclusive')
+        if not self.visible(table, transaction, has_id):
+            return self.insert(transaction, table, [values])
+        return self.update(transaction, table, has_id, change)
+
+    # ---- Settings ----
+
+    @staticmethod
+    def lets_live_longer(old, new):
+        if old is None:
+            return False
+        return new is None or (old != -1 and (new == -1 or new > old))
+
+    def set_default_ttl(self, transaction, table, default_ttl):
+        if default_ttl is not None and default_ttl != -1 and not 1 <= default_ttl <= TTL_MAX:
+            raise Refused(INVALID_VALUE)
+        old = self.default_ttl(table, transaction)
+        longer = self.lets_live_longer(old, default_ttl)
+        self.lock_table(transaction, table, 'access exclusive' if longer else 'share row exclusive')
+        if any(used is table for used, _ in transaction.cursors.values()):
+            raise Refused(OBJECT_IN_USE)
+        if old is None and default_ttl is not None and any(
+                v.ttl == INVALID_TTL and self.is_visible(v, transaction, self.number)
+                for v in table.versions):
+            raise Refused(INVALID_VALUE)
+        if longer:
+            self.bury(transaction, table)
+        before = table.pending
+        table.pending = (transaction, default_ttl)
+
+        def undo():
+            table.pending = before
+        transaction.note(undo)
+
+    def bury(self, transaction, table):
+        """What is expired now is so for good."""
+        buried = [v for v in table.versions
+                  if not v.dead and self.is_expired(table, v, transaction, self.clock)]
+        for version in buried:
+            version.dead = True
+
+        def undo():
+            for version in buried:
+                version.dead = False
+        transaction.note(undo)
+
+    def set_indexing(self, transaction, table, indexing):
+        # it takes less where nothing changes
+        self.lock_table(transaction, table, 'access exclusive', unsure=True)
+        transaction.unsure_locks.add(table)
+        if any(used is table for used, _ in transaction.cursors.values()):
+            raise Refused(OBJECT_IN_USE)
+
+    def preview(self, transaction, table, default_ttl):
+        """Counts: live, expire now, later, never, with an invalid ttl."""
+        if default_ttl is not None and default_ttl != -1 and not 1 <= default_ttl <= TTL_MAX:
+            raise Refused(INVALID_VALUE)
+        live = self.select(transaction, table)
+        due = []
+        for version in live:
+            ttl = default_ttl if version.ttl is None else version.ttl
+            due.append(version.ts + ttl if default_ttl is not None and ttl > 0 else None)
+        return (len(live),
+                sum(d is not None and d <= transaction.instant for d in due),
+                sum(d is not None and d > transaction.instant for d in due),
+                due.count(None),
+                sum(v.ttl == INVALID_TTL for v in live))
+
+    # ---- Purge ----
+
+    def purge(self, transaction, tables):
+        """Deletes what is expired and nobody uses; returns how many of each table."""
+        counts = {}
+        for table in tables:
+            for locked in [table] + [c for c in table.children if c.on_delete == 'cascade']:
+                self.lock_table(transaction, locked, 'row exclusive', unsure=True)
+                transaction.unsure_locks.add(locked)
+            counts[table.name] = 0
+            for version in list(table.versions):
+                counts[table.name] += self.purge_one(transaction, table, version)
+        return counts
+
+    def purge_one(self, transaction, table, version):
+        if version.xmax is not None and (version.xmax is transaction or version.xmax.number is not None):
+            return 0
+        if not self.is_expired(table, version, transaction, self.clock):
+            return 0
+        if any(t is not None and t is not transaction and t.number is None
+               for t in (version.xmin, version.xmax)):
+            return 0
+        if self.row_lockers(transaction, version, UPDATE):
+            return 0
+        mark = len(transaction.log)
+        self.lock_row(transaction, version, UPDATE)
+        self.end_version(transaction, version)
+        try:
+            self.follow_delete(transaction, table, version)
+        except Refused as refused:
+            if refused.sqlstate != self.restrict_violation:
+                raise Unsure from None
+            transaction.undo_to(mark)
+            return 0
+        except Blocked:
+            raise Unsure from None
+        return 1
