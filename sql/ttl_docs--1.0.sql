@@ -291,7 +291,7 @@ COMMENT ON FUNCTION ttl_docs_internal.first_ts(timestamptz, bigint) IS
 
 CREATE FUNCTION ttl_docs_internal.first_ts(last_modified timestamp, adopted bigint)
 RETURNS timestamptz
-LANGUAGE C IMMUTABLE PARALLEL SAFE
+LANGUAGE C STABLE PARALLEL SAFE
 AS 'MODULE_PATHNAME', 'ttl_docs_first_ts';
 COMMENT ON FUNCTION ttl_docs_internal.first_ts(timestamp, bigint) IS
 'internal: the first _ts of a document whose table is adopted';

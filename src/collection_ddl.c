@@ -79,7 +79,7 @@ static void choose_doc_column(Relation rel, const char *doc_column, NameData *na
 static char *first_stamp_expression(Relation rel, const char *last_modified,
 									bool has_ts);
 static void add_system_columns(Oid relid, const CollectionSettings *settings,
-							   const char *stamp, bool stamp_is_generated,
+							   const char *stamp, bool stamp_is_computed,
 							   PresentColumns present);
 static void delete_expired_documents(Oid relid);
 static void fire_pending_triggers(Oid relid);
@@ -617,51 +617,49 @@ first_stamp_expression(Relation rel, const char *last_modified, bool has_ts)
 }
 
 /*
- * Adds the system columns that are missing, in one rewrite of the table.  A
- * stamp that is the same for all rows is a default and needs none.
+ * Adds the system columns that are missing, and fills them in one rewrite of the
+ * table: a change of type computes values from other columns of a row.  A stamp
+ * that is the same for all rows is a default and needs none.
  */
 static void
 add_system_columns(Oid relid, const CollectionSettings *settings,
-				   const char *stamp, bool stamp_is_generated,
+				   const char *stamp, bool stamp_is_computed,
 				   PresentColumns present)
 {
 	char	   *table = ttl_docs_quoted_name(relid);
 	const char *doc = quote_identifier(NameStr(settings->doc_column));
 	StringInfoData add;
-	StringInfoData plain;
+	StringInfoData fill;
 
 	initStringInfo(&add);
-	initStringInfo(&plain);
-	if (!present.ts && stamp_is_generated)
+	initStringInfo(&fill);
+	if (!present.ts && stamp_is_computed)
 	{
-		appendStringInfo(&add, ", ADD COLUMN %s pg_catalog.timestamptz GENERATED ALWAYS AS (%s) STORED",
+		appendStringInfo(&add, ", ADD COLUMN %s pg_catalog.timestamptz", TTL_DOCS_TS_COLUMN);
+		appendStringInfo(&fill, ", ALTER COLUMN %s TYPE pg_catalog.timestamptz USING %s",
 						 TTL_DOCS_TS_COLUMN, stamp);
-		appendStringInfo(&plain, ", ALTER COLUMN %s DROP EXPRESSION",
-						 TTL_DOCS_TS_COLUMN);
 	}
 	else if (!present.ts)
 		appendStringInfo(&add, ", ADD COLUMN %s pg_catalog.timestamptz NOT NULL DEFAULT %s",
 						 TTL_DOCS_TS_COLUMN, stamp);
 	if (!present.ttl)
 	{
-		appendStringInfo(&add, ", ADD COLUMN %s pg_catalog.int4 GENERATED ALWAYS AS (%s.document_ttl(%s)) STORED",
+		appendStringInfo(&add, ", ADD COLUMN %s pg_catalog.int4", TTL_DOCS_TTL_COLUMN);
+		appendStringInfo(&fill, ", ALTER COLUMN %s TYPE pg_catalog.int4 USING %s.document_ttl(%s)",
 						 TTL_DOCS_TTL_COLUMN, TTL_DOCS_SCHEMA, doc);
-		appendStringInfo(&plain, ", ALTER COLUMN %s DROP EXPRESSION",
-						 TTL_DOCS_TTL_COLUMN);
 	}
 	if (!present.slot)
 	{
-		appendStringInfo(&add, ", ADD COLUMN %s pg_catalog.int8 GENERATED ALWAYS AS (%s.slot(%s, %s.document_ttl(%s), %d)) STORED",
+		appendStringInfo(&add, ", ADD COLUMN %s pg_catalog.int8", TTL_DOCS_SLOT_COLUMN);
+		appendStringInfo(&fill, ", ALTER COLUMN %s TYPE pg_catalog.int8 USING %s.slot(%s, %s.document_ttl(%s), %d)",
 						 TTL_DOCS_SLOT_COLUMN, TTL_DOCS_INTERNAL, stamp,
 						 TTL_DOCS_SCHEMA, doc, settings->default_ttl);
-		appendStringInfo(&plain, ", ALTER COLUMN %s DROP EXPRESSION",
-						 TTL_DOCS_SLOT_COLUMN);
 	}
 
 	if (add.len > 0)
 		ttl_docs_run("ALTER TABLE %s %s", table, add.data + 2);
-	if (plain.len > 0)
-		ttl_docs_run("ALTER TABLE %s %s", table, plain.data + 2);
+	if (fill.len > 0)
+		ttl_docs_run("ALTER TABLE %s %s", table, fill.data + 2);
 	ttl_docs_run("ALTER TABLE %s ALTER COLUMN %s SET DEFAULT pg_catalog.clock_timestamp(),"
 				 " ALTER COLUMN %s SET NOT NULL",
 				 table, TTL_DOCS_TS_COLUMN, TTL_DOCS_TS_COLUMN);
