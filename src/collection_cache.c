@@ -50,6 +50,7 @@ typedef struct CacheEntry
 } CacheEntry;
 
 static HTAB *cache = NULL;
+static CacheEntry *last_found = NULL;	/* planning asks for a table several times */
 static uint64 invalidations = 0;
 
 static CacheEntry *lookup(Oid relid);
@@ -131,9 +132,14 @@ lookup(Oid relid)
 	if (relid < FirstNormalObjectId)
 		return NULL;
 
+	if (last_found != NULL && last_found->relid == relid)
+		return last_found;
 	entry = hash_search(cache, &relid, HASH_FIND, NULL);
 	if (entry != NULL)
+	{
+		last_found = entry;
 		return entry;
+	}
 
 	/*
 	 * Reading catalogs can bring an invalidation, which may or may not be for
@@ -244,6 +250,7 @@ forget_callback(Datum arg, Oid relid)
 
 	(void) arg;
 	invalidations++;
+	last_found = NULL;
 	if (!OidIsValid(relid))
 	{
 		forget_where(false);
