@@ -149,12 +149,6 @@ class Load:
             raise RuntimeError('pgbench: ' + errors)
         return self.read()
 
-    def until_now(self):
-        """Ends it; what it did so far."""
-        self.process.terminate()
-        self.process.communicate()
-        return self.read()
-
     def read(self):
         """Reads the logs, one of each thread, and removes them."""
         found = []
@@ -165,7 +159,7 @@ class Load:
             path = os.path.join(directory, file)
             if '.script' not in file:
                 with open(path) as log:
-                    found += [self.parse(line) for line in log if line.endswith('\n')]
+                    found += [self.parse(line) for line in log]
             os.remove(path)
         return found
 

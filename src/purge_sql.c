@@ -34,6 +34,7 @@
 #include "tcop/utility.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
+#include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
@@ -131,6 +132,8 @@ ttl_docs_purge_procedure(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_OBJECT_IN_USE),
 				 errmsg("cannot purge within a purge"),
 				 errhint("Do not call ttl_docs.purge() in a trigger that fires on DELETE.")));
+	/* a CALL is no query, which would hear what others have committed */
+	AcceptInvalidationMessages();
 	SPI_connect_ext(atomic ? 0 : SPI_OPT_NONATOMIC);
 	call.commits = !atomic;
 	call.instant = ttl_docs_clock();

@@ -11,7 +11,7 @@ from workloads.purge_load import CLIENTS, LOAD
 
 AGE = 2 * DEFAULT_TTL
 SECONDS_BEFORE = 5
-PATIENCE = 600
+LOAD_SECONDS = 100
 
 BY_HOUR = """
 CREATE TABLE by_hour (id text, doc jsonb NOT NULL, ts timestamptz NOT NULL, PRIMARY KEY (id, ts)) PARTITION BY RANGE (ts);
@@ -38,10 +38,10 @@ def measure(bench):
 
 def beside_load(server, remove):
     """Seconds of a removal, throughput of the load meanwhile against before, its longest transaction, WAL."""
-    load = server.pgbench([LOAD], '-c', str(CLIENTS), '-j', '2', '-T', str(PATIENCE))
+    load = server.pgbench([LOAD], '-c', str(CLIENTS), '-j', '2', '-T', str(LOAD_SECONDS))
     time.sleep(SECONDS_BEFORE + 1)
     began, ended = remove()
-    done = load.until_now()
+    done = load.transactions()
     before = [t for t in done if began - SECONDS_BEFORE < t.ended < began]
     meanwhile = [t for t in done if began <= t.ended <= max(ended, began + 1)]
     ratio = (len(meanwhile) / max(ended - began, 1)) / (len(before) / SECONDS_BEFORE)

@@ -25,8 +25,9 @@ def measure(bench):
 
 
 def private_kb(pid):
+    """Memory of its own: no shared buffers, and of what it shares with others its part."""
     with open('/proc/%d/smaps_rollup' % pid) as maps:
-        return sum(int(line.split()[1]) for line in maps if line.startswith('Private_'))
+        return next(int(line.split()[1]) for line in maps if line.startswith('Pss_Anon:'))
 
 
 def backend(server, table, count):

@@ -379,6 +379,14 @@ class Store:
         ttl = default_ttl if version.ttl is None else version.ttl
         return ttl > 0 and version.ts + ttl <= instant
 
+    def is_expired_to_check(self, table, version, transaction):
+        """To the query of a foreign key, which begins when it is its turn: by what is set then."""
+        known, transaction.known_ttls = transaction.known_ttls, {}
+        try:
+            return self.is_expired(table, version, transaction, self.clock)
+        finally:
+            transaction.known_ttls = known
+
     def visible(self, table, transaction, matches=None):
         """The versions that a query of the transaction sees."""
         return [v for v in table.versions

@@ -91,7 +91,7 @@ class World(Store):
         snapshot = transaction.snapshot if transaction.keeps_snapshot else self.number
         for parent in table.parent.versions:
             if (parent.values['id'] == value and self.is_visible(parent, transaction, snapshot) and
-                    not self.is_expired(table.parent, parent, transaction, self.clock)):
+                    not self.is_expired_to_check(table.parent, parent, transaction)):
                 self.require_up_to_date(transaction, parent, KEY_SHARE)
                 if self.row_lockers(transaction, parent, KEY_SHARE):
                     raise Blocked(self.row_lockers(transaction, parent, KEY_SHARE), 'parent')
@@ -121,7 +121,7 @@ class World(Store):
         """Live children keep their parent."""
         self.lock_table(transaction, child, 'row share')
         live = [v for v in self.latest(child, transaction, 'par', value)
-                if not self.is_expired(child, v, transaction, self.clock)]
+                if not self.is_expired_to_check(child, v, transaction)]
         blockers = [self.row_lockers(transaction, v, KEY_SHARE) for v in live]
         if any(blockers):
             if not all(blockers):
