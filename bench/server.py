@@ -75,10 +75,15 @@ class Server:
 
     # ---- SQL ----
 
+    @staticmethod
+    def options(settings):
+        """Settings for a new session, such as {'ttl_docs__clock_offset': -60}."""
+        return ' '.join('-c %s=%s' % (name.replace('__', '.'), value) for name, value in settings.items())
+
     def connect(self, **settings):
-        """A connection of its own, with settings such as ttl_docs_clock_offset=-60."""
-        options = ' '.join('-c %s=%s' % (name.replace('__', '.'), value) for name, value in settings.items())
-        connection = psycopg2.connect(host=self.directory, user='postgres', dbname='bench', options=options)
+        """A connection of its own."""
+        connection = psycopg2.connect(host=self.directory, user='postgres', dbname='bench',
+                                      options=self.options(settings))
         connection.autocommit = True
         return connection
 
@@ -105,6 +110,10 @@ class Server:
         self.sql(statement, connection)
         return time.perf_counter() - began
 
+    def wal_bytes(self):
+        """WAL written by the whole server since it started."""
+        return int(self.sql("SELECT pg_current_wal_insert_lsn() - '0/0'"))
+
     def wait_until(self, condition, seconds=600):
         """Asks until a condition in SQL is true; not too often, for whoever asks is a client at work."""
         deadline = time.monotonic() + seconds
@@ -120,7 +129,7 @@ class Server:
 
     # ---- pgbench ----
 
-    def pgbench(self, scripts, *options, mode='prepared'):
+    def pgbench(self, scripts, *options, mode='prepared', settings=None):
         """Starts pgbench with scripts (SQL), each as likely as the others; returns a Load."""
         self.runs += 1
         prefix = os.path.join(self.directory, 'run%d' % self.runs)
@@ -131,16 +140,16 @@ class Server:
             with open(path, 'w') as file:
                 file.write(script + '\n')
             command += ['-f', path]
-        return Load(command + list(options) + ['bench'], prefix)
+        return Load(command + list(options) + ['bench'], prefix, self.options(settings or {}))
 
 
 class Load:
     """A run of pgbench."""
 
-    def __init__(self, command, prefix):
+    def __init__(self, command, prefix, options):
         self.prefix = prefix
-        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                        stderr=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(command, env=dict(os.environ, PGOPTIONS=options), stdin=subprocess.DEVNULL,
+                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def transactions(self):
         """Waits for the end; what it did, as a list of Transactions."""

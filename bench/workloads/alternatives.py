@@ -50,9 +50,9 @@ def beside_load(server, remove):
 
 def wal_of(server, remove):
     """MB of WAL that a removal writes by itself, without load."""
-    before = server.sql('SELECT pg_current_wal_lsn()')
+    before = server.wal_bytes()
     remove()
-    return '%.0f' % (float(server.sql("SELECT pg_current_wal_lsn() - '%s'::pg_lsn" % before)) / 1e6)
+    return '%.0f' % ((server.wal_bytes() - before) / 1e6)
 
 
 def prepare(server):

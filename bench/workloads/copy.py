@@ -1,4 +1,4 @@
-"""COPY FROM into a table with a primary key, nothing expired."""
+"""COPY FROM into a table with a primary key, nothing expired: speed, WAL and space."""
 
 import os
 
@@ -23,10 +23,24 @@ def measure(bench):
     docs, lazy, plain = compare_statements(
         server, ["COPY %s (id, doc) FROM '%s'" % (table, path) for table in TABLES],
         max(3, bench.scale.rounds // 2), empty)
+    wal = [wal_of_copy(server, table, path) for table in TABLES]
+    size = [server.sql("SELECT pg_total_relation_size('%s')" % table) for table in TABLES]
     os.remove(path)
     docs, lazy, plain = ([bench.scale.rows / s for s in seconds] for seconds in (docs, lazy, plain))
     what = 'COPY %s rows, primary key, ' % format(bench.scale.rows, ',')
     return [
         Line(what + 'consistent', 'same table, no TTL', 'rows/s', docs, plain, at_least(0.70)),
         Line(what + 'lazy', 'same table, no TTL', 'rows/s', lazy, plain, at_least(0.80)),
+        Line('the same: WAL, consistent', 'same table, no TTL', 'bytes', wal[:1], wal[2:]),
+        Line('the same: WAL, lazy', 'same table, no TTL', 'bytes', wal[1:2], wal[2:]),
+        Line('the same: space on disk, consistent', 'same table, no TTL', 'bytes', size[:1], size[2:]),
+        Line('the same: space on disk, lazy', 'same table, no TTL', 'bytes', size[1:2], size[2:]),
     ]
+
+
+def wal_of_copy(server, table, path):
+    server.sql('TRUNCATE ' + table)
+    server.sql('CHECKPOINT')
+    before = server.wal_bytes()
+    server.sql("COPY %s (id, doc) FROM '%s'" % (table, path))
+    return server.wal_bytes() - before
