@@ -199,26 +199,16 @@ ttl_docs_may_be_slot(TimestampTz ts, int64 slot)
 }
 
 /*
- * Given the lowest slot of either kind that the purge index holds, is it
- * certain that no document is expired under these bounds?
+ * The slots of either kind from which on no document is expired under these
+ * bounds.
  */
-bool
-ttl_docs_nothing_due(const ExpiryBounds *bounds,
-					 bool has_inheriting, int64 first_inheriting,
-					 bool has_own, int64 first_own)
+void
+ttl_docs_safe_slots(const ExpiryBounds *bounds, int64 *inheriting, int64 *own)
 {
-	/*
-	 * A document of slot s is later than s - SLOT_MAX_WIDTH seconds.  Compared
-	 * in seconds: any slot may arrive by replication, and not all fit into
-	 * microseconds.
-	 */
-	if (has_inheriting &&
-		first_inheriting + SLOT_INHERITING_OFFSET - SLOT_MAX_WIDTH < round_up_to_slot(bounds->written, 1))
-		return false;
-	if (has_own && first_own != SLOT_INVALID &&
-		first_own - SLOT_MAX_WIDTH < round_up_to_slot(bounds->due, 1))
-		return false;
-	return true;
+	/* a document of slot s is later than s - SLOT_MAX_WIDTH seconds */
+	*inheriting = round_up_to_slot(bounds->written, 1) + SLOT_MAX_WIDTH -
+		SLOT_INHERITING_OFFSET;
+	*own = round_up_to_slot(bounds->due, 1) + SLOT_MAX_WIDTH;
 }
 
 /*

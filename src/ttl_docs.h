@@ -165,9 +165,8 @@ extern TimestampTz ttl_docs_new_stamp(const CollectionSettings *settings,
 extern bool ttl_docs_may_be_slot(TimestampTz ts, int64 slot);
 extern bool ttl_docs_slot(TimestampTz ts, bool inherits, int32 ttl,
 						  int32 default_ttl, int64 *slot);
-extern bool ttl_docs_nothing_due(const ExpiryBounds *bounds,
-								 bool has_inheriting, int64 first_inheriting,
-								 bool has_own, int64 first_own);
+extern void ttl_docs_safe_slots(const ExpiryBounds *bounds, int64 *inheriting,
+								int64 *own);
 
 #define SLOT_INHERITING_OFFSET	(INT64CONST(1) << 62)
 #define SLOT_INVALID			PG_INT64_MAX

@@ -17,10 +17,12 @@
  * a generation up, after which looks of an older generation no longer count.  A
  * session that has moved its clock always looks for itself.
  *
- * Entries of rows that are dead to everybody are passed over, but not for
- * long: after a large purge there may be many until VACUUM comes, and then the
- * answer is that we do not know.  It is the same with a BRIN index, which has
- * no first entry.  Not knowing costs a probe of each unique index.
+ * An entry that is due may be of a row that is dead to everybody.  Such are passed
+ * over, but not for long: after a large purge there may be many until VACUUM
+ * comes, and then the answer is that we do not know.  It is the same with a BRIN
+ * index, which has no first entry.  Not knowing costs a probe of each unique
+ * index.  Entries that are not due yet are not looked at, whatever they are of:
+ * documents that are touched leave many behind.
  *
  * Shared memory: two counters, atomic, so there is no lock.  An error or FATAL
  * ends the transaction, and with it its share in the first of them; after a
@@ -50,7 +52,9 @@
 #include "ttl_docs.h"
 
 #define QUIET_PERIOD	(USECS_PER_SEC / 2)
-#define MAX_DEAD_ENTRIES	100
+#define MAX_DEAD_ENTRIES	1000
+/* between the slots of inheriting documents and those of others */
+#define RANGE_BORDER	(-(SLOT_INHERITING_OFFSET / 2))
 
 typedef struct ForeignStamps
 {
@@ -69,8 +73,7 @@ static void count_generation(XactEvent event, void *arg);
 static bool still_counts(const QuietLook *look, TimestampTz clock,
 						 uint64 generation);
 static bool look(Relation rel, const Collection *collection, TimestampTz clock);
-static bool first_slot(Relation rel, Relation index, int64 from, int64 to,
-					   bool *found, int64 *slot);
+static bool may_have_entry(Relation rel, Relation index, int64 from, int64 to);
 
 void
 ttl_docs_quiet_init(void)
@@ -202,77 +205,61 @@ look(Relation rel, const Collection *collection, TimestampTz clock)
 	Oid			indexid;
 	Relation	index;
 	ExpiryBounds bounds;
-	bool		known;
-	bool		has_inheriting;
-	bool		has_own;
-	int64		first_inheriting = 0;
-	int64		first_own = 0;
+	int64		inheriting;
+	int64		own;
+	bool		quiet;
 
 	if (collection->settings.indexing != INDEXING_CONSISTENT)
 		return false;
 	indexid = ttl_docs_purge_index(rel, INDEXING_CONSISTENT);
 	if (!OidIsValid(indexid))
 		return false;
-	index = index_open(indexid, AccessShareLock);
-	/* stamps lie within 2^43 seconds of zero: the ranges are far apart */
-	known = first_slot(rel, index, PG_INT64_MIN, -(SLOT_INHERITING_OFFSET / 2),
-					   &has_inheriting, &first_inheriting) &&
-		first_slot(rel, index, -(SLOT_INHERITING_OFFSET / 2), PG_INT64_MAX,
-				   &has_own, &first_own);
-	index_close(index, AccessShareLock);
-	if (!known)
-		return false;
-
 	/* what the next half second brings, too */
 	bounds = ttl_docs_bounds(&collection->settings, clock + QUIET_PERIOD);
-	return ttl_docs_nothing_due(&bounds, has_inheriting, first_inheriting,
-								has_own, first_own);
+	ttl_docs_safe_slots(&bounds, &inheriting, &own);
+	index = index_open(indexid, AccessShareLock);
+	/* stamps lie within 2^43 seconds of zero: the ranges are far apart */
+	quiet = !may_have_entry(rel, index, PG_INT64_MIN,
+							Min(inheriting, RANGE_BORDER)) &&
+		!may_have_entry(rel, index, RANGE_BORDER, own);
+	index_close(index, AccessShareLock);
+	return quiet;
 }
 
 /*
- * Finds the first slot from..to of a row that is not dead to everybody; false
- * if it gave up.  The slot is taken from the index entry: the row that it
- * leads to may have moved on within its HOT chain.
+ * Is there an entry with a slot from (included) to (excluded) of a row that is
+ * not dead to everybody?  Also true if it gave up.
  */
 static bool
-first_slot(Relation rel, Relation index, int64 from, int64 to,
-		   bool *found, int64 *slot)
+may_have_entry(Relation rel, Relation index, int64 from, int64 to)
 {
 	ScanKeyData keys[2];
 	SnapshotData non_vacuumable;
 	IndexScanDesc scan;
 	TupleTableSlot *row = table_slot_create(rel, NULL);
 	Buffer		vmbuffer = InvalidBuffer;
+	bool		found = false;
 	int			dead = 0;
 	ItemPointer tid;
 
-	*found = false;
 	InitNonVacuumableSnapshot(non_vacuumable, GlobalVisTestFor(rel));
 	ScanKeyInit(&keys[0], 1, BTGreaterEqualStrategyNumber, F_INT8GE,
 				Int64GetDatum(from));
 	ScanKeyInit(&keys[1], 1, BTLessStrategyNumber, F_INT8LT, Int64GetDatum(to));
 	scan = compat_index_beginscan(rel, index, &non_vacuumable, lengthof(keys));
-	scan->xs_want_itup = true;
 	index_rescan(scan, keys, lengthof(keys), NULL, 0);
-	while (!*found && dead < MAX_DEAD_ENTRIES &&
+	while (!found && dead < MAX_DEAD_ENTRIES &&
 		   (tid = index_getnext_tid(scan, ForwardScanDirection)) != NULL)
 	{
-		bool		isnull;
-
-		if (!VM_ALL_VISIBLE(rel, ItemPointerGetBlockNumber(tid), &vmbuffer) &&
-			!index_fetch_heap(scan, row))
-		{
+		found = VM_ALL_VISIBLE(rel, ItemPointerGetBlockNumber(tid), &vmbuffer) ||
+			index_fetch_heap(scan, row);
+		if (!found)
 			dead++;
-			continue;
-		}
 		ExecClearTuple(row);
-		*slot = DatumGetInt64(index_getattr(scan->xs_itup, 1, scan->xs_itupdesc,
-											&isnull));
-		*found = !isnull;
 	}
 	if (BufferIsValid(vmbuffer))
 		ReleaseBuffer(vmbuffer);
 	index_endscan(scan);
 	ExecDropSingleTupleTableSlot(row);
-	return dead < MAX_DEAD_ENTRIES;
+	return found || dead >= MAX_DEAD_ENTRIES;
 }
