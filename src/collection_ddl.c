@@ -5,9 +5,10 @@
  *
  * Adopting.  _ttl and _slot of the documents that are there come from the
  * documents, and filling two new columns row by row would write the table
- * twice.  So the columns are added as generated ones, which takes a single
- * rewrite, and then lose their expressions, which takes none.  The label comes
- * last: until then no guard and no filter knows the table.
+ * twice.  So the columns are added empty, and filled by a change of their type,
+ * which takes a single rewrite.  The trigger comes first and the label last: until
+ * then no guard and no filter knows the table, and the trigger refuses to write
+ * (an event trigger that fires in between could).
  *
  * Releasing.  An expired document must not come back as a plain row, so the
  * expired ones are deleted first, with their triggers and foreign key actions.
@@ -420,10 +421,10 @@ adopt_table(Oid relid, CollectionSettings *settings,
 											 TTL_INVALID));
 	table_close(rel, NoLock);
 
+	ttl_docs_create_trigger(relid);
 	add_system_columns(relid, settings, stamp, last_modified != NULL, present);
 	if (present.ttl || present.slot)
 		mend_tree(relid, settings);
-	ttl_docs_create_trigger(relid);
 	ttl_docs_create_purge_index(relid, settings->indexing);
 
 	tell_surprises(relid, settings, present.ts || last_modified != NULL);

@@ -105,14 +105,14 @@ ttl_docs_run_batch(PurgeBatch *batch)
 			return;
 	}
 	rel = open_locked(batch->relid, batch->waits_for_table, &batch->end);
-	if (rel == NULL)
-		return;
-
-	ttl_docs_fire_deferred_now();
-	ttl_docs_become_owner(rel, &before);
-	purge_as_owner(batch, rel, root);
-	ttl_docs_become_caller(&before);
-	table_close(rel, NoLock);
+	if (rel != NULL)
+	{
+		ttl_docs_fire_deferred_now();
+		ttl_docs_become_owner(rel, &before);
+		purge_as_owner(batch, rel, root);
+		ttl_docs_become_caller(&before);
+		table_close(rel, NoLock);
+	}
 	if (root != NULL)
 		table_close(root, NoLock);
 }

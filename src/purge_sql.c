@@ -163,7 +163,10 @@ ttl_docs_purge_procedure(PG_FUNCTION_ARGS)
 	PG_RETURN_VOID();
 }
 
-/* All collections that the caller may purge. */
+/*
+ * All collections that the caller may purge, the oldest first: whoever else does
+ * so locks them in the same order.
+ */
 static List *
 collections_of_caller(void)
 {
@@ -174,6 +177,7 @@ collections_of_caller(void)
 	foreach(lc, all)
 		if (compat_table_ownercheck(lfirst_oid(lc), GetUserId()))
 			owned = lappend_oid(owned, lfirst_oid(lc));
+	list_sort(owned, list_oid_cmp);
 	return owned;
 }
 

@@ -184,14 +184,16 @@ add_report() {
 	selected=$((selected + 1))
 }
 
-# A crash of a background process need not make any test differ, nor what a sanitizer
-# has to say, or a command that the servers run under.
+# A crash of a background process need not make any test differ, nor what it forgot to
+# give back, what a sanitizer has to say, or a command that the servers run under.
 check_for_crashes() {
 	local file
 	add_report "server crashed" \
 		"$(grep -m 1 -E '(was terminated by signal|TRAP: |PANIC: )' "$SCRATCH/server.log")"
 	for file in "$SCRATCH/server.log" "$SCRATCH"/results/tap/tmp_check/log/*.log; do
-		[[ ! -f $file ]] || add_report "sanitizer, ${file##*/}" \
+		[[ -f $file ]] || continue
+		add_report "leak, ${file##*/}" "$(grep -m 1 -E '(reference leak|resource was not closed): ' "$file")"
+		add_report "sanitizer, ${file##*/}" \
 			"$(grep -m 1 -E '(ERROR: AddressSanitizer|runtime error): ' "$file")"
 	done
 	for file in "$SCRATCH"/results/reports/*; do

@@ -253,6 +253,21 @@ DROP EVENT TRIGGER count_rewrite;
 DROP FUNCTION count_rewrite();
 DROP TABLE a, a_parted;
 
+-- Nobody writes before it is through, also no event trigger: that would be a document
+-- without ttl that no purge finds.
+CREATE TABLE a (id serial PRIMARY KEY, doc jsonb);
+CREATE FUNCTION write_early() RETURNS event_trigger LANGUAGE plpgsql AS
+    $$ BEGIN INSERT INTO a (doc) VALUES ('{"ttl": 77}'); END $$;
+CREATE EVENT TRIGGER write_early ON ddl_command_end WHEN TAG IN ('ALTER TABLE') EXECUTE FUNCTION write_early();
+\set VERBOSITY terse
+SELECT ttl_docs.adopt('a', 6000);
+\set VERBOSITY default
+\echo :SQLSTATE
+DROP EVENT TRIGGER write_early;
+DROP FUNCTION write_early();
+SELECT pieces('a');
+DROP TABLE a;
+
 -- The lock that the documentation names.
 CREATE TABLE a (id int, doc jsonb);
 BEGIN;

@@ -525,6 +525,17 @@ sql(q{
 });
 becomes(has_on_disk('parts', 20), 'partitions, also those that came later');
 is(sql('SELECT count(*), count(DISTINCT n) FROM parts'), '20|20', 'live documents of all of them stay');
+# A partition that is busy is left, and so is what was opened for it: test/run.sh looks
+# for leaks in the log.
+sql('ALTER DATABASE postgres SET ttl_docs.purge = off');
+sql(q{SET ttl_docs.clock_offset = '-1h'; INSERT INTO parts SELECT 'expired', '{}', i FROM generate_series(0, 19) AS i});
+my $partition = $node->background_psql('postgres');
+$partition->query_safe('BEGIN; LOCK TABLE parts_1 IN SHARE MODE');
+sql('ALTER DATABASE postgres RESET ttl_docs.purge');
+becomes(has_on_disk('parts', 30), 'a partition that is locked does not keep the others');
+$partition->query_safe('COMMIT');
+becomes(has_on_disk('parts', 20), 'until it is unlocked');
+$partition->quit;
 # more tables in a transaction than a session keeps apart, all of them purged before
 sql(q{
 	CREATE TABLE wide (doc jsonb, n int) PARTITION BY LIST (n);
