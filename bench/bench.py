@@ -12,7 +12,6 @@ import importlib
 import os
 import platform
 import shutil
-import time
 
 from report import Report
 from server import Server
@@ -71,18 +70,15 @@ class Bench:
 
     def run(self, name):
         self.empty()
+        self.report.begin(name, self.where())
         self.report.add_lines(importlib.import_module('workloads.' + name).measure(self))
 
-    def description(self, seconds):
+    def where(self):
         with open('/proc/cpuinfo') as cpu:
             model = next((line.split(':')[1].strip() for line in cpu if line.startswith('model name')),
                          platform.machine())
-        return ('Measured on PostgreSQL %s, %d processors (%s), in %.0f minutes%s. The server has no disk in its way:'
-                ' all fits into shared buffers, `fsync` is off, so that what is compared is work and not waiting.'
-                ' Each ratio is the median of rounds in which both sides take turns; the spread is that of the'
-                ' rounds. Higher is better for throughput, lower for times, bytes and pages.'
-                % (self.server.sql('SHOW server_version').split()[0], os.cpu_count(), model, seconds / 60,
-                   ' (`make bench-quick`)' if self.arguments.quick else ''))
+        return 'PostgreSQL %s, %d processors (%s)' % (self.server.sql('SHOW server_version').split()[0],
+                                                      os.cpu_count(), model)
 
 
 def parse_arguments():
@@ -102,14 +98,13 @@ def parse_arguments():
 def main():
     arguments = parse_arguments()
     bench = Bench(arguments)
-    began = time.monotonic()
     for name in arguments.workloads or WORKLOADS:
         if not arguments.quick or name not in ONLY_FULL or arguments.workloads:
             bench.run(name)
-    bench.report.write(bench.description(time.monotonic() - began))
+    if not arguments.quick:
+        bench.report.write(WORKLOADS)
     bench.server.stop()
-    missed = [line.what for line in bench.report.lines if line.verdict() == 'MISSED']
-    print('\n%d goals, %d missed' % (sum(line.goal is not None for line in bench.report.lines), len(missed)))
+    print('\n%d goals, %d missed' % (bench.report.goals, bench.report.missed))
 
 
 if __name__ == '__main__':

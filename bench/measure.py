@@ -63,16 +63,16 @@ def trimmed_mean(numbers):
     return statistics.fmean(numbers[:max(1, len(numbers) * 99 // 100)])
 
 
-def compare_transactions(server, scripts, scale, mode='prepared', options=()):
+def compare_transactions(server, scripts, scale, mode='prepared', options=(), settings=None):
     """Transactions a second of one client for each script, as a list over the rounds for each.
 
     All scripts run in one pgbench, which picks one at random each time.
     """
     tps = [[] for _ in scripts]
     options = ['-c', '1', *options]
-    server.pgbench(scripts, '-t', str(200 * len(scripts)), *options, mode=mode).transactions()
+    server.pgbench(scripts, '-t', str(200 * len(scripts)), *options, mode=mode, settings=settings).transactions()
     for _ in range(scale.rounds):
-        done = server.pgbench(scripts, '-T', str(scale.seconds), *options, mode=mode).transactions()
+        done = server.pgbench(scripts, '-T', str(scale.seconds), *options, mode=mode, settings=settings).transactions()
         for number in range(len(scripts)):
             tps[number].append(1e6 / trimmed_mean([t.micros for t in done if t.script == number]))
     return tps

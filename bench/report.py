@@ -1,8 +1,14 @@
 """What was measured, as text on the terminal, and as RESULTS.md with its plots."""
 
+import json
 import os
 
 import plot
+
+INTRODUCTION = (
+    'The server has no disk in its way: all fits into shared buffers, and `fsync` is off, so that what is compared is'
+    ' work and not waiting. Each ratio is the median of rounds in which both sides take turns; the spread is that of the'
+    ' rounds. Higher is better for throughput, lower for times, bytes and pages.')
 
 
 def number(value, unit):
@@ -28,29 +34,52 @@ def in_markdown(header, rows):
                      ['| %s |' % ' | '.join(str(cell) for cell in row) for row in rows])
 
 
-def lines_table(lines):
-    return in_markdown(
-        ('what', 'against', 'ttl_docs', 'the other side', 'ratio: median (spread)', 'goal', ''),
-        [(line.what, line.against, number(line.ours, line.unit), number(line.theirs, line.unit),
-          what_counts(line) if line.theirs is not None else '', line.goal or '',
-          '**missed**' if line.verdict() == 'MISSED' else line.verdict()) for line in lines])
+def as_row(line):
+    """A line as a row of RESULTS.md."""
+    return (line.what, line.against, number(line.ours, line.unit), number(line.theirs, line.unit),
+            what_counts(line) if line.theirs is not None else '', str(line.goal or ''),
+            '**missed**' if line.verdict() == 'MISSED' else line.verdict())
+
+
+HEADER = ('what', 'against', 'ttl_docs', 'the other side', 'ratio: median (spread)', 'goal', '')
 
 
 class Report:
-    """Collects results, and writes them."""
+    """Collects what workloads find, and writes it.
+
+    results.json keeps what each workload found last, so that one of them can be run again without
+    the others.  RESULTS.md is made of it.
+    """
 
     def __init__(self, directory):
         self.directory = directory
-        self.sections = []      # (title, Markdown)
-        self.lines = []
+        self.store = {}
+        if os.path.exists(self.path('results.json')):
+            with open(self.path('results.json')) as file:
+                self.store = json.load(file)
+        self.found = None       # of the workload that runs
+        self.goals = self.missed = 0
+
+    def path(self, name):
+        return os.path.join(self.directory, name)
+
+    def begin(self, workload, where):
+        """A workload begins anew; where says on what machine."""
+        self.found = {'where': where, 'rows': [], 'bars': [], 'sections': []}
+        self.store[workload] = self.found
 
     def add_lines(self, lines):
-        self.lines += lines
         for line in lines:
             print(as_text(line), flush=True)
+            self.goals += line.goal is not None
+            self.missed += line.verdict() == 'MISSED'
+            self.found['rows'].append(as_row(line))
+            if line.against == 'same table, no TTL' and line.unit in ('tps', 'rows/s'):
+                self.found['bars'].append((line.what, line.ratio, min(line.ratios), max(line.ratios),
+                                           line.goal.bound if line.goal else None))
 
     def add_table(self, title, header, rows):
-        self.sections.append((title, in_markdown(header, rows)))
+        self.found['sections'].append((title, in_markdown(header, rows)))
         print('\n%s\n' % title, flush=True)
         widths = [max(len(str(row[i])) for row in [header] + list(rows)) for i in range(len(header))]
         for row in [header] + list(rows):
@@ -59,29 +88,26 @@ class Report:
 
     def add_plot(self, name, title, x_label, series):
         self.save(name, plot.panels(title, x_label, series))
-        self.sections.append((title, '![%s](plots/%s.svg)' % (title, name)))
+        self.found['sections'].append((title, '![%s](plots/%s.svg)' % (title, name)))
 
     def save(self, name, content):
-        directory = os.path.join(self.directory, 'plots')
-        os.makedirs(directory, exist_ok=True)
-        with open(os.path.join(directory, name + '.svg'), 'w') as file:
+        os.makedirs(self.path('plots'), exist_ok=True)
+        with open(self.path('plots/%s.svg' % name), 'w') as file:
             file.write(content)
 
-    def plot_ratios(self):
-        """Throughput of the collection as a share of the plain table's, as bars."""
-        rows = [(line.what, line.ratio, min(line.ratios), max(line.ratios), line.goal.bound if line.goal else None)
-                for line in self.lines if line.against == 'same table, no TTL' and line.unit in ('tps', 'rows/s')]
-        if rows:
-            self.save('ratios', plot.bars('Throughput of a collection; 1.0 is the same table without TTL. Red: the goal',
-                                          rows, 1))
-
-    def write(self, description):
-        """RESULTS.md: the lines, the tables and plots, and what cannot be measured but explained."""
-        self.plot_ratios()
-        with open(os.path.join(self.directory, 'LIMITS.md')) as limits:
+    def write(self, workloads):
+        """results.json, RESULTS.md and the plot of ratios, in the order of the workloads."""
+        with open(self.path('results.json'), 'w') as file:
+            json.dump(self.store, file, indent=1)
+        found = [self.store[name] for name in workloads if name in self.store]
+        self.save('ratios', plot.bars('Throughput of a collection; 1.0 is the same table without TTL. Red: the goal',
+                                      [bar for workload in found for bar in workload['bars']], 1))
+        with open(self.path('LIMITS.md')) as limits:
             explained = limits.read()
-        parts = ['# Results of `make bench`', description, lines_table(self.lines),
+        parts = ['# Results of `make bench`', INTRODUCTION + ' Measured on %s.'
+                 % '; '.join(sorted({workload['where'] for workload in found})),
+                 in_markdown(HEADER, [row for workload in found for row in workload['rows']]),
                  '![Throughput of a collection](plots/ratios.svg)']
-        parts += ['## %s\n\n%s' % section for section in self.sections]
-        with open(os.path.join(self.directory, 'RESULTS.md'), 'w') as file:
+        parts += ['## %s\n\n%s' % tuple(section) for workload in found for section in workload['sections']]
+        with open(self.path('RESULTS.md'), 'w') as file:
             file.write('\n\n'.join(parts + [explained]))

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Measures ttl_docs on a PostgreSQL of its own, beside what a user would do instead.
 #
-#	bench/run.sh                       everything ("make bench"), some 40 minutes; writes
-#	                                   bench/RESULTS.md and bench/plots
-#	bench/run.sh --quick               less data and fewer rounds ("make bench-quick"); prints only
-#	bench/run.sh [--quick] insert ...  only these of bench/workloads; prints only
+#	bench/run.sh                       everything ("make bench"), half an hour; writes bench/RESULTS.md,
+#	                                   bench/results.json and bench/plots
+#	bench/run.sh insert copy           only these of bench/workloads; of the others, what was
+#	                                   found last stays
+#	bench/run.sh --quick ...           less data and fewer rounds ("make bench-quick"); prints only
 #	PG_CONFIG=/path/to/pg_config ...   on that PostgreSQL
 #
 # pg_cron takes part where its package can be had.
@@ -40,14 +41,18 @@ require_cron() {
 
 require_tools build
 require_psycopg2
-(($# > 0)) || require_cron
+quick=no
+case "${1:-}" in
+	--quick) quick=yes ;;
+	"") require_cron ;;
+esac
 become_unprivileged
 make_scratch ttl_docs-bench.XXXXXX
 private_postgres ''
 as_server env PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 "$SCRATCH/source/bench/bench.py" \
 	--programs "$PG_BIN" --scratch "$SCRATCH/servers" --results "$SCRATCH/source/bench" "$@" || exit
-if (($# == 0)); then
+if [[ $quick == no ]]; then
 	mkdir -p "$REPO/bench/plots"
-	cp "$SCRATCH/source/bench/RESULTS.md" "$REPO/bench"
+	cp "$SCRATCH/source/bench/RESULTS.md" "$SCRATCH/source/bench/results.json" "$REPO/bench"
 	cp "$SCRATCH"/source/bench/plots/*.svg "$REPO/bench/plots"
 fi

@@ -2,6 +2,8 @@
 
 docs      a collection
 plain     the same without time to live: id and doc
+indexed   plain, with one more column and an index on it, whose values are the same for many rows, as
+          those of the purge index are: what a collection costs before ttl_docs does anything
 by_hand   what a careful user writes without ttl_docs: columns for stamp and ttl, a
           trigger in PL/pgSQL that fills and validates them and frees the key of a document
           that has expired, an index for the DELETE, and LIVE in the WHERE of every query
@@ -56,7 +58,7 @@ def rows(first, last, size=200):
 def drop_all(server):
     """Leaves an empty database."""
     server.sql('SELECT ttl_docs.drop_collection(collection) FROM ttl_docs.collections')
-    server.sql('DROP TABLE IF EXISTS plain, by_hand CASCADE')
+    server.sql('DROP TABLE IF EXISTS plain, indexed, by_hand CASCADE')
 
 
 def make_docs(server, count, size=200, default_ttl=DEFAULT_TTL, age=0, name='docs', indexing='consistent'):
@@ -77,6 +79,13 @@ def make_plain(server, count, size=200, columns=''):
     server.sql('CREATE TABLE plain (id text PRIMARY KEY, doc jsonb NOT NULL%s)' % columns)
     server.sql('INSERT INTO plain (id, doc) ' + rows(1, count, size))
     server.sql('VACUUM ANALYZE plain')
+
+
+def make_indexed(server, count):
+    server.sql('CREATE TABLE indexed (id text PRIMARY KEY, doc jsonb NOT NULL, due bigint DEFAULT 1)')
+    server.sql('CREATE INDEX ON indexed (due)')
+    server.sql('INSERT INTO indexed (id, doc) ' + rows(1, count))
+    server.sql('VACUUM ANALYZE indexed')
 
 
 def make_by_hand(server, count, size=200):

@@ -283,6 +283,7 @@ typedef struct Candidates
 	BlockNumber end_block;
 	int64		deadline;		/* until when it looks, on the time that has
 								 * passed */
+	int64		rested;			/* when it rested last, likewise */
 	TimestampTz next_due;		/* of what is not expired yet */
 	int64		backlog;		/* how many there are in all; -1 = not counted */
 	int32		default_ttl;	/* that the due times of items go by */
@@ -434,6 +435,7 @@ extern void ttl_docs_end_pass(TablePass *pass, bool capped);
 extern void ttl_docs_observe_load(void);
 extern int	ttl_docs_pace_rows(void);
 extern int64 ttl_docs_pace_time(void);
+extern void ttl_docs_pace_rest(int64 *rested);
 extern int64 ttl_docs_pace_pause(const PurgeTable *table, int64 batch_time);
 extern void ttl_docs_note_oldest(PurgeTable *table, TimestampTz clock);
 extern int64 ttl_docs_reserve_rate(int rows);

@@ -82,7 +82,7 @@ static void begin_range(RangeScan *range, SlotRange which, Relation rel,
 						int32 default_ttl);
 static void next_entry(RangeScan *range, int32 default_ttl);
 static RangeScan *earlier_range(RangeScan *ranges);
-static bool time_is_up(const Candidates *found, int64 entries);
+static bool time_is_up(Candidates *found, int64 entries);
 static void find_in_brin(Relation rel, Relation index,
 						 const Collection *collection,
 						 const PurgeProgress *progress, TimestampTz clock,
@@ -237,7 +237,8 @@ ttl_docs_find_candidates(Relation rel, Relation index,
 						 int max, bool count, Candidates *found)
 {
 	memset(found, 0, sizeof(*found));
-	found->deadline = ttl_docs_elapsed() + LOOK_TIME;
+	found->rested = ttl_docs_elapsed();
+	found->deadline = found->rested + LOOK_TIME;
 	found->backlog = -1;
 	found->next_due = DT_NOEND;
 	found->default_ttl = collection->settings.default_ttl;
@@ -323,11 +324,17 @@ find_in_btree(Relation rel, Relation index, const Collection *collection,
 		index_endscan(ranges[which].scan);
 }
 
-/* Is it time to come to an end?  Looks at the time now and then only. */
+/*
+ * Is it time to come to an end?  Looks at the time now and then only, and then
+ * leaves it to others on a busy server: a backlog can be long.
+ */
 static bool
-time_is_up(const Candidates *found, int64 entries)
+time_is_up(Candidates *found, int64 entries)
 {
-	return entries % ENTRIES_PER_LOOK == 0 && ttl_docs_elapsed() >= found->deadline;
+	if (entries % ENTRIES_PER_LOOK != 0)
+		return false;
+	ttl_docs_pace_rest(&found->rested);
+	return ttl_docs_elapsed() >= found->deadline;
 }
 
 /* Starts to read a range where progress says. */

@@ -35,6 +35,9 @@
 /* how long a batch may take, on an idle server and on a busy one */
 #define IDLE_BATCH_TIME		INT64CONST(100000)
 #define BUSY_BATCH_TIME		INT64CONST(10000)
+/* where there are no batches, on a busy server */
+#define REST_AFTER			1000
+#define REST_TIME			20000L
 /* weight of the newest observation */
 #define LOAD_WEIGHT			0.3
 #define IDLE_LOAD			0.05
@@ -93,6 +96,19 @@ int64
 ttl_docs_pace_time(void)
 {
 	return load > IDLE_LOAD ? BUSY_BATCH_TIME : IDLE_BATCH_TIME;
+}
+
+/*
+ * Rests for a while if the server is busy and the last rest was some time ago:
+ * for work that would else take a processor for longer than a batch may.
+ */
+void
+ttl_docs_pace_rest(int64 *rested)
+{
+	if (load <= IDLE_LOAD || ttl_docs_elapsed() - *rested < REST_AFTER)
+		return;
+	pg_usleep(REST_TIME);
+	*rested = ttl_docs_elapsed();
 }
 
 /* How long to pause after a batch that took that long. */

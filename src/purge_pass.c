@@ -40,7 +40,7 @@
 
 /* entries of the index that the first look of a pass takes, and the largest */
 #define FIRST_FIND		65536
-#define LARGEST_FIND	524288
+#define LARGEST_FIND	131072
 /* a backlog is counted so often, at the most */
 #define COUNT_PERIOD	(10 * USECS_PER_SEC)
 /* a BRIN index cannot tell when something is due */

@@ -3,9 +3,9 @@
 import os
 
 from measure import Line, at_least, compare_statements
-from tables import make_docs, make_plain, rows
+from tables import make_docs, make_indexed, make_plain, rows
 
-TABLES = ('docs', 'lazy_docs', 'plain')
+TABLES = ('docs', 'lazy_docs', 'plain', 'indexed')
 
 
 def measure(bench):
@@ -14,27 +14,29 @@ def measure(bench):
     make_docs(server, 0)
     make_docs(server, 0, name='lazy_docs', indexing='lazy')
     make_plain(server, 0)
+    make_indexed(server, 0)
     server.sql("COPY (%s) TO '%s'" % (rows(1, bench.scale.rows), path))
 
     def empty(statement):
         server.sql('TRUNCATE %s' % statement.split()[1])
         server.sql('CHECKPOINT')
 
-    docs, lazy, plain = compare_statements(
+    seconds = compare_statements(
         server, ["COPY %s (id, doc) FROM '%s'" % (table, path) for table in TABLES],
         max(3, bench.scale.rounds // 2), empty)
     wal = [wal_of_copy(server, table, path) for table in TABLES]
     size = [server.sql("SELECT pg_total_relation_size('%s')" % table) for table in TABLES]
     os.remove(path)
-    docs, lazy, plain = ([bench.scale.rows / s for s in seconds] for seconds in (docs, lazy, plain))
+    docs, lazy, plain, indexed = ([bench.scale.rows / s for s in side] for side in seconds)
     what = 'COPY %s rows, primary key, ' % format(bench.scale.rows, ',')
     return [
         Line(what + 'consistent', 'same table, no TTL', 'rows/s', docs, plain, at_least(0.70)),
+        Line(what + 'consistent', 'same table, one more index', 'rows/s', docs, indexed),
         Line(what + 'lazy', 'same table, no TTL', 'rows/s', lazy, plain, at_least(0.80)),
-        Line('the same: WAL, consistent', 'same table, no TTL', 'bytes', wal[:1], wal[2:]),
-        Line('the same: WAL, lazy', 'same table, no TTL', 'bytes', wal[1:2], wal[2:]),
-        Line('the same: space on disk, consistent', 'same table, no TTL', 'bytes', size[:1], size[2:]),
-        Line('the same: space on disk, lazy', 'same table, no TTL', 'bytes', size[1:2], size[2:]),
+        Line('the same: WAL, consistent', 'same table, no TTL', 'bytes', wal[:1], wal[2:3]),
+        Line('the same: WAL, lazy', 'same table, no TTL', 'bytes', wal[1:2], wal[2:3]),
+        Line('the same: space on disk, consistent', 'same table, no TTL', 'bytes', size[:1], size[2:3]),
+        Line('the same: space on disk, lazy', 'same table, no TTL', 'bytes', size[1:2], size[2:3]),
     ]
 
 

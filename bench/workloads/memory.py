@@ -11,7 +11,7 @@ AGE = 100000
 
 def measure(bench):
     table = []
-    for count in bench.scale.sizes[:2]:
+    for count in (2 * bench.scale.few_rows, bench.scale.rows):
         drop_all(bench.server)
         make_docs(bench.server, count)
         make_plain(bench.server, count)
