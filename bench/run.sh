@@ -8,7 +8,7 @@
 #	bench/run.sh --quick ...           less data and fewer rounds ("make bench-quick"); prints only
 #	PG_CONFIG=/path/to/pg_config ...   on that PostgreSQL
 #
-# pg_cron takes part where its package can be had.
+# pg_cron and valgrind take part where their packages can be had.
 set -uo pipefail
 export LC_ALL=C
 
@@ -39,12 +39,20 @@ require_cron() {
 		say "without pg_cron: found no package of it"
 }
 
+require_valgrind() {
+	command -v valgrind >/dev/null || { require_apt && apt_install valgrind; } ||
+		say "without counts of instructions: found no valgrind"
+}
+
 require_tools build
 require_psycopg2
 quick=no
 case "${1:-}" in
 	--quick) quick=yes ;;
-	"") require_cron ;;
+	"")
+		require_cron
+		require_valgrind
+		;;
 esac
 become_unprivileged
 make_scratch ttl_docs-bench.XXXXXX

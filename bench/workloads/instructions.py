@@ -3,12 +3,14 @@
 A count is the same whatever else the machine does, so it tells small differences where times do
 not.  It is no time: a miss of a cache costs more than an instruction.  Each figure is the
 difference between a session that runs a statement twice as often as another, so that neither the
-start of the session nor its first plan counts.
+start of the session nor its first plan counts.  A table tells which functions of ttl_docs they are
+spent in, with those that they call.
 """
 
 import itertools
 import os
 import re
+import subprocess
 import time
 
 from measure import Line, at_most
@@ -16,6 +18,7 @@ from tables import DEFAULT_TTL
 
 ROWS = 20000
 STATEMENTS = 400
+SHOWN_FUNCTIONS = 6
 
 TABLES = """
 CREATE TABLE plain (id text PRIMARY KEY, doc jsonb NOT NULL, ts timestamptz);
@@ -49,9 +52,12 @@ def measure(bench):
     without = counting_server(bench, 'counting_without', '')
     with_library.script(DOCS)
     lines = []
+    spent = []
     for name, ours, theirs in ON_COLLECTIONS:
-        counts = [per_statement(with_library, 'EXECUTE q(\'%d\')', 'PREPARE q(text) AS ' + statement)
-                  for statement in (ours, theirs)]
+        counts = []
+        for statement in (theirs, ours):
+            counts.insert(0, per_statement(with_library, 'EXECUTE q(\'%d\')', 'PREPARE q(text) AS ' + statement))
+        spent += [(name, function, format(count, ',')) for function, count in by_function(with_library)]
         lines.append(Line(name + ', instructions', 'same table, no TTL', '', *[[count] for count in counts]))
     for name, statement in ON_OTHERS:
         counts = [per_statement(server, statement) for server in (with_library, without)]
@@ -59,6 +65,8 @@ def measure(bench):
                           *[[count] for count in counts], at_most(1.01)))
     with_library.stop()
     without.stop()
+    bench.table('Instructions of a statement in functions of ttl_docs, and in what they call',
+                ('statement', 'function', 'instructions'), spent)
     return lines
 
 
@@ -91,7 +99,20 @@ def session(server, statement, prepare, times):
     for number in range(first, first + times):
         cursor.execute(statement % (1 + number % ROWS))
     connection.close()
-    return total(server.calls % pid)
+    server.last_calls = server.calls % pid
+    return total(server.last_calls)
+
+
+def by_function(server):
+    """The costliest functions of the library in the last session, for each of its statements."""
+    listing = subprocess.run(['callgrind_annotate', '--inclusive=yes', '--threshold=100', server.last_calls],
+                             capture_output=True, text=True, check=True).stdout
+    found = {}
+    for count, function in re.findall(r'^ *([\d,]+) .*?:(\w+)(?:\.\w+)* \[.*ttl_docs\.so\]', listing, re.MULTILINE):
+        found.setdefault(function, int(count.replace(',', '')) // (2 * STATEMENTS))
+    # hooks go on to core, and what is done once in a session is not of a statement
+    own = {name: count for name, count in found.items() if not re.search('Executor|ProcessUtility|_init|shmem', name)}
+    return sorted(own.items(), key=lambda item: -item[1])[:SHOWN_FUNCTIONS]
 
 
 def total(path, seconds=60):
