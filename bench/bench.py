@@ -23,19 +23,17 @@ WORKLOADS = ('count', 'select_by_key', 'gin', 'other_tables', 'instructions', 'i
 ONLY_FULL = ('instructions', 'growth', 'memory', 'alternatives')
 
 
-class Scale(collections.namedtuple('Scale', 'rows few_rows most_rows sizes rounds seconds window curve')):
-    """How much is measured: rows of tables; rounds and their seconds; windows and curve of the purge, in seconds."""
-
-    def with_rounds(self, rounds):
-        return self._replace(rounds=rounds)
+class Scale(collections.namedtuple('Scale', 'rows few_rows most_rows sizes rounds turns seconds window curve')):
+    """How much is measured: rows of tables; rounds, and turns of two servers; seconds of a round, and of windows and
+    curve of the purge."""
 
     def short(self):
         """For tables of many figures."""
         return self._replace(rounds=min(3, self.rounds), seconds=1)
 
 
-FULL = Scale(1000000, 100000, 5000000, (100000, 1000000, 5000000), 9, 2, 5, 60)
-QUICK = Scale(50000, 20000, 200000, (20000, 200000), 3, 1, 2, 10)
+FULL = Scale(1000000, 100000, 5000000, (100000, 1000000, 5000000), 9, 18, 2, 5, 60)
+QUICK = Scale(50000, 20000, 200000, (20000, 200000), 3, 3, 1, 2, 10)
 
 
 class Bench:

@@ -25,7 +25,7 @@ def measure(bench):
 def turns(bench, servers, script):
     """Transactions a second of each server, round by round; who is first alternates."""
     tps = ([], [])
-    for turn in range(2 * bench.scale.rounds + 1):
+    for turn in range(bench.scale.turns + 1):
         for number in ((0, 1), (1, 0))[turn % 2]:
             done = servers[number].pgbench([script], '-c', '1', '-T', '1', mode='simple').transactions()
             if turn > 0:
