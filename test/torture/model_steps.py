@@ -311,6 +311,8 @@ class OpenCursor(Step):
             raise OutOfPlace
         table = self.of(world)
         rows = sorted(world.select(transaction, table), key=lambda v: v.values['id'])
+        if len({v.values['id'] for v in rows}) < len(rows):
+            raise Unsure        # an old snapshot can see a deleted row beside its own new one: which is first?
         transaction.cursors[self.name] = (table, rows[1:])
         transaction.note(lambda: transaction.cursors.pop(self.name))
         return of_model(table, rows[:1])
