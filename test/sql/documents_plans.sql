@@ -340,10 +340,10 @@ CALL fail(10);
 SELECT sum(total_bytes) AS before FROM pg_backend_memory_contexts \gset
 CALL fail(2000);
 SELECT sum(total_bytes) < :before + 200000 AS as_before FROM pg_backend_memory_contexts;
--- Neither do many calls in one transaction.
+-- Neither do many calls in one transaction, but for what core notes of rows written twice.
 BEGIN;
 SELECT count(ttl_docs.upsert_document('s1.p', jsonb_build_object('id', (i % 100)::text, 'v', i))), count(ttl_docs.read_document('s1.p', i::text)) FROM generate_series(1, 2000) AS i;
-SELECT sum(total_bytes) < :before + 200000 AS as_before FROM pg_backend_memory_contexts;
+SELECT sum(total_bytes) < :before + 200000 AS as_before FROM pg_backend_memory_contexts WHERE name <> 'Combo CIDs';
 COMMIT;
 
 \set VERBOSITY terse
