@@ -17,8 +17,8 @@ from report import Report
 from server import Server
 from tables import drop_all
 
-WORKLOADS = ('count', 'select_by_key', 'gin', 'other_tables', 'instructions', 'insert', 'copy', 'touch', 'purge_idle', 'purge_load',
-             'purge_pass', 'settings', 'documents', 'growth', 'memory', 'alternatives')
+WORKLOADS = ('count', 'select_by_key', 'gin', 'other_tables', 'instructions', 'insert', 'copy', 'touch',
+             'purge_idle', 'purge_load', 'purge_pass', 'settings', 'documents', 'growth', 'memory', 'alternatives')
 # These are no lines of their own, and take minutes.
 ONLY_FULL = ('instructions', 'growth', 'memory', 'alternatives')
 

@@ -35,13 +35,13 @@ def at_most(bound, unit=''):
 class Line:
     """A result: what was measured on both sides, round by round, and their ratios."""
 
-    def __init__(self, what, against, unit, ours, theirs=(), goal=None, ratios=None):
+    def __init__(self, what, against, unit, ours, theirs=(), goal=None):
         self.what = what
         self.against = against
         self.unit = unit
         self.ours = statistics.median(ours)
         self.theirs = statistics.median(theirs) if theirs else None
-        self.ratios = ratios or ([a / b for a, b in zip(ours, theirs)] if theirs else list(ours))
+        self.ratios = [a / b for a, b in zip(ours, theirs)] if theirs else list(ours)
         self.goal = goal
 
     @property

@@ -127,7 +127,23 @@ class Server:
             self.sql('ALTER SYSTEM SET %s = %s' % (name.replace('__', '.'), value))
         self.sql('SELECT pg_reload_conf()')
 
+    # ---- The purge ----
+
+    def purge(self, count):
+        """Lets the workers purge so many documents of all collections; returns when it was allowed and when the last
+        was gone, as epochs."""
+        self.sql('ALTER SYSTEM SET ttl_docs.purge = on')
+        began = time.time()
+        self.sql('SELECT pg_reload_conf()')
+        self.wait_until('sum(purged) >= %d FROM ttl_docs.stat_collections' % count)
+        self.configure(ttl_docs__purge='off')
+        return began, self.sql('SELECT extract(epoch FROM max(last_purge))::float8 FROM ttl_docs.stat_collections')
+
     # ---- pgbench ----
+
+    def fill_pgbench(self, scale=1):
+        """Makes pgbench's own tables."""
+        self.run('pgbench', '-h', self.directory, '-U', 'postgres', '-i', '-q', '-s', str(scale), 'bench')
 
     def pgbench(self, scripts, *options, mode='prepared', settings=None):
         """Starts pgbench with scripts (SQL), each as likely as the others; returns a Load."""
@@ -152,14 +168,10 @@ class Load:
                                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def transactions(self):
-        """Waits for the end; what it did, as a list of Transactions."""
+        """Waits for the end; what it did, as a list of Transactions, from the logs, which are removed."""
         _, errors = self.process.communicate()
         if self.process.returncode != 0:
             raise RuntimeError('pgbench: ' + errors)
-        return self.read()
-
-    def read(self):
-        """Reads the logs, one of each thread, and removes them."""
         found = []
         directory, name = os.path.split(self.prefix)
         for file in os.listdir(directory):

@@ -10,6 +10,7 @@ by_hand   what a careful user writes without ttl_docs: columns for stamp and ttl
 """
 
 DEFAULT_TTL = 86400
+LONG_AGO = 2 * DEFAULT_TTL     # what was written then has expired
 LIVE = "(coalesce(ttl, 86400) = -1 OR ts + coalesce(ttl, 86400) * interval '1 s' > now())"
 # The same, in the fastest form that was found.
 LIVE_BY_CASE = "(CASE WHEN ttl IS NULL THEN ts + interval '86400 s' > now()" \

@@ -66,6 +66,16 @@ typedef struct PresentColumns
 	bool		slot;
 } PresentColumns;
 
+/* The way through the expired rows of a table */
+typedef struct ExpiredScan
+{
+	const Collection *collection;
+	ExpiryBounds bounds;
+	Snapshot	snapshot;
+	TupleTableSlot *row;
+	TableScanDesc scan;
+} ExpiredScan;
+
 static RangeVar *parse_name(char *text);
 static CollectionSettings new_settings(bool on, int32 default_ttl,
 									   const char *indexing);
@@ -84,6 +94,10 @@ static void add_system_columns(Oid relid, const CollectionSettings *settings,
 							   PresentColumns present);
 static void delete_expired_documents(Oid relid);
 static void fire_pending_triggers(Oid relid);
+static void begin_expired_scan(ExpiredScan *expired, Relation rel,
+							   const Collection *collection);
+static bool next_expired_row(ExpiredScan *expired);
+static void end_expired_scan(ExpiredScan *expired);
 static bool has_expired_rows(Relation rel, const Collection *collection);
 static void delete_expired_rows(Relation rel, const Collection *collection);
 static void require_own_code(Relation rel, Oid root);
@@ -700,50 +714,65 @@ delete_expired_documents(Oid relid)
 	list_free(tables);
 }
 
+/* Begins to look for the rows of a table that are expired now. */
+static void
+begin_expired_scan(ExpiredScan *expired, Relation rel, const Collection *collection)
+{
+	expired->collection = collection;
+	expired->bounds = ttl_docs_bounds(&collection->settings, ttl_docs_clock());
+	expired->snapshot = RegisterSnapshot(GetLatestSnapshot());
+	expired->row = table_slot_create(rel, NULL);
+	expired->scan = table_beginscan(rel, expired->snapshot, 0, NULL);
+}
+
+/* Moves on to the next one; false if there is none. */
+static bool
+next_expired_row(ExpiredScan *expired)
+{
+	while (table_scan_getnextslot(expired->scan, ForwardScanDirection, expired->row))
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (ttl_docs_row_is_expired(&expired->bounds, expired->collection, expired->row))
+			return true;
+	}
+	return false;
+}
+
+static void
+end_expired_scan(ExpiredScan *expired)
+{
+	table_endscan(expired->scan);
+	ExecDropSingleTupleTableSlot(expired->row);
+	UnregisterSnapshot(expired->snapshot);
+}
+
 static bool
 has_expired_rows(Relation rel, const Collection *collection)
 {
-	ExpiryBounds bounds = ttl_docs_bounds(&collection->settings, ttl_docs_clock());
-	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	TupleTableSlot *slot = table_slot_create(rel, NULL);
-	TableScanDesc scan = table_beginscan(rel, snapshot, 0, NULL);
-	bool		found = false;
+	ExpiredScan expired;
+	bool		found;
 
-	while (!found && table_scan_getnextslot(scan, ForwardScanDirection, slot))
-	{
-		CHECK_FOR_INTERRUPTS();
-		found = ttl_docs_row_is_expired(&bounds, collection, slot);
-	}
-	table_endscan(scan);
-	ExecDropSingleTupleTableSlot(slot);
-	UnregisterSnapshot(snapshot);
+	begin_expired_scan(&expired, rel, collection);
+	found = next_expired_row(&expired);
+	end_expired_scan(&expired);
 	return found;
 }
 
 static void
 delete_expired_rows(Relation rel, const Collection *collection)
 {
-	ExpiryBounds bounds = ttl_docs_bounds(&collection->settings, ttl_docs_clock());
-	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	TupleTableSlot *slot = table_slot_create(rel, NULL);
-	TableScanDesc scan = table_beginscan(rel, snapshot, 0, NULL);
+	ExpiredScan expired;
 
 	require_own_code(rel, collection->root);
-	while (table_scan_getnextslot(scan, ForwardScanDirection, slot))
-	{
-		CHECK_FOR_INTERRUPTS();
-		if (!ttl_docs_row_is_expired(&bounds, collection, slot))
-			continue;
-		if (ttl_docs_delete_expired(rel, collection, &slot->tts_tid) == DELETE_REFUSED)
+	begin_expired_scan(&expired, rel, collection);
+	while (next_expired_row(&expired))
+		if (ttl_docs_delete_expired(rel, collection, &expired.row->tts_tid) == DELETE_REFUSED)
 			ereport(ERROR,
 					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 					 errmsg("cannot release \"%s\": a trigger keeps an expired document from being deleted",
 							RelationGetRelationName(rel)),
 					 errhint("Disable the BEFORE DELETE trigger that returns NULL.")));
-	}
-	table_endscan(scan);
-	ExecDropSingleTupleTableSlot(slot);
-	UnregisterSnapshot(snapshot);
+	end_expired_scan(&expired);
 }
 
 /* Raises an error where a delete would run somebody else's code as the owner. */

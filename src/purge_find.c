@@ -44,8 +44,6 @@
 
 #include "purge.h"
 
-/* between the two ranges: stamps lie within 2^43 seconds of zero */
-#define RANGE_BORDER	(-(SLOT_INHERITING_OFFSET / 2))
 #define NO_SLOT			PG_INT64_MIN
 /* no ttl is shorter, so within it a clock that goes back does not matter */
 #define CLOCK_TOLERANCE	USECS_PER_SEC
@@ -96,7 +94,7 @@ static void find_in_blocks(Relation rel, const Collection *collection,
 SlotRange
 ttl_docs_slot_range(int64 slot)
 {
-	return slot < RANGE_BORDER ? RANGE_INHERITING : RANGE_OWN;
+	return slot < SLOT_RANGE_BORDER ? RANGE_INHERITING : RANGE_OWN;
 }
 
 /*
@@ -253,9 +251,9 @@ static void
 init_range_keys(ScanKey keys, SlotRange range, int64 from, int64 to)
 {
 	if (range == RANGE_INHERITING)
-		to = Min(to, RANGE_BORDER - 1);
+		to = Min(to, SLOT_RANGE_BORDER - 1);
 	else
-		from = Max(from, RANGE_BORDER);
+		from = Max(from, SLOT_RANGE_BORDER);
 	/* BRIN wants to be told the type */
 	ScanKeyEntryInitialize(&keys[0], 0, 1, BTGreaterEqualStrategyNumber, INT8OID,
 						   InvalidOid, F_INT8GE, Int64GetDatum(from));

@@ -169,6 +169,8 @@ extern void ttl_docs_safe_slots(const ExpiryBounds *bounds, int64 *inheriting,
 								int64 *own);
 
 #define SLOT_INHERITING_OFFSET	(INT64CONST(1) << 62)
+/* between the two kinds of slots: stamps lie within 2^43 seconds of zero */
+#define SLOT_RANGE_BORDER		(-(SLOT_INHERITING_OFFSET / 2))
 #define SLOT_INVALID			PG_INT64_MAX
 #define SLOT_MAX_WIDTH			64	/* seconds */
 

@@ -53,8 +53,6 @@
 
 #define QUIET_PERIOD	(USECS_PER_SEC / 2)
 #define MAX_DEAD_ENTRIES	1000
-/* between the slots of inheriting documents and those of others */
-#define RANGE_BORDER	(-(SLOT_INHERITING_OFFSET / 2))
 
 typedef struct ForeignStamps
 {
@@ -218,10 +216,9 @@ look(Relation rel, const Collection *collection, TimestampTz clock)
 	bounds = ttl_docs_bounds(&collection->settings, clock + QUIET_PERIOD);
 	ttl_docs_safe_slots(&bounds, &inheriting, &own);
 	index = index_open(indexid, AccessShareLock);
-	/* stamps lie within 2^43 seconds of zero: the ranges are far apart */
 	quiet = !may_have_entry(rel, index, PG_INT64_MIN,
-							Min(inheriting, RANGE_BORDER)) &&
-		!may_have_entry(rel, index, RANGE_BORDER, own);
+							Min(inheriting, SLOT_RANGE_BORDER)) &&
+		!may_have_entry(rel, index, SLOT_RANGE_BORDER, own);
 	index_close(index, AccessShareLock);
 	return quiet;
 }

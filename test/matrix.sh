@@ -23,22 +23,9 @@ source "$(dirname "${BASH_SOURCE[0]}")/roots.sh"
 read -ra suites <<<"${SUITES:-bookworm trixie testing}"
 readonly suites
 
-passed=0
-failures=()
+test_in_root() {
+	make_root "$1" && copy_tree "$1" &&
+		in_root "$1" "apt-get update -q >/dev/null; cd /root/ttl_docs && make test"
+}
 
-require_roots
-for suite in "${suites[@]}"; do
-	say "" "==== $suite"
-	if make_root "$suite" && copy_tree "$suite" &&
-		in_root "$suite" "apt-get update -q >/dev/null; cd /root/ttl_docs && make test"; then
-		passed=$((passed + 1))
-	else
-		failures+=("$suite")
-	fi
-done
-say ""
-for suite in "${failures[@]}"; do
-	say "failed: $suite"
-done
-say "$passed passed, ${#failures[@]} failed"
-((${#failures[@]} == 0))
+for_suites "" test_in_root "${suites[@]}"

@@ -6,6 +6,7 @@
 #	make_root SUITE     makes the root of a release, if there is none yet
 #	copy_tree SUITE     gives it a copy of the source, in /root/ttl_docs
 #	in_root SUITE TEXT  runs a shell command there
+#	for_suites ...      runs a function for each release, and reports
 #
 # The roots stay in ROOTS for the next time: they have the packages that were installed.
 # FRESH=yes makes new ones.  Each command has namespaces of its own; its mounts and its
@@ -68,4 +69,26 @@ in_root() {
 			exec chroot "$1" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root TERM=dumb \
 				DEBIAN_FRONTEND=noninteractive TESTS="$3" bash -c "$2"' \
 		- "$root" "$2" "${TESTS:-}" </dev/null
+}
+
+# Runs a function for each release: for_suites "what it is called" function suite ...
+# The last line is "N passed, N failed"; a release is one.
+for_suites() {
+	local title=$1 work=$2 suite passed=0 failures=()
+	shift 2
+	require_roots
+	for suite in "$@"; do
+		say "" "==== $title$suite"
+		if "$work" "$suite"; then
+			passed=$((passed + 1))
+		else
+			failures+=("$suite")
+		fi
+	done
+	say ""
+	for suite in "${failures[@]}"; do
+		say "failed: $title$suite"
+	done
+	say "$passed passed, ${#failures[@]} failed"
+	((${#failures[@]} == 0))
 }

@@ -28,9 +28,6 @@ readonly OLD_MAJOR=15
 read -ra suites <<<"${SUITES:-trixie testing}"
 readonly suites
 
-passed=0
-failures=()
-
 # Begins with the root of test/matrix.sh, if there is one: it has most packages.
 copy_root() {
 	local suite=$1
@@ -66,19 +63,8 @@ upgrade_in_root() {
 			PG_TEST_OLD_CONFIG=/usr/lib/postgresql/'"$OLD_MAJOR"'/bin/pg_config make test'
 }
 
-require_roots
-for suite in "${suites[@]}"; do
-	say "" "==== $OLD_MAJOR to that of $suite"
-	if copy_root "$suite" && make_root "$suite" && add_old_postgres "$suite" && copy_tree "$suite" &&
-		upgrade_in_root "$suite"; then
-		passed=$((passed + 1))
-	else
-		failures+=("$suite")
-	fi
-done
-say ""
-for suite in "${failures[@]}"; do
-	say "failed: $OLD_MAJOR to that of $suite"
-done
-say "$passed passed, ${#failures[@]} failed"
-((${#failures[@]} == 0))
+test_upgrade() {
+	copy_root "$1" && make_root "$1" && add_old_postgres "$1" && copy_tree "$1" && upgrade_in_root "$1"
+}
+
+for_suites "$OLD_MAJOR to that of " test_upgrade "${suites[@]}"

@@ -6,10 +6,9 @@ DELETE, by dropping the partition of their hour, or by ttl_docs.
 
 import time
 
-from tables import DEFAULT_TTL, make_docs, rows
+from tables import LONG_AGO, make_docs, rows
 from workloads.purge_load import CLIENTS, LOAD
 
-AGE = 2 * DEFAULT_TTL
 SECONDS_BEFORE = 5
 LOAD_SECONDS = 100
 
@@ -55,10 +54,6 @@ def wal_of(server, remove):
     return '%.0f' % ((server.wal_bytes() - before) / 1e6)
 
 
-def prepare(server):
-    server.run('pgbench', '-h', server.directory, '-U', 'postgres', '-i', '-q', '-s', '10', 'bench')
-
-
 def twice(server, make, remove):
     """The removal beside a load, then by itself for its WAL."""
     make()
@@ -69,21 +64,14 @@ def twice(server, make, remove):
 
 def ttl_docs(bench):
     server, count = bench.server, bench.scale.rows
-    prepare(server)
+    server.fill_pgbench(10)
 
     def make():
         bench.empty()
-        make_docs(server, count, age=AGE)
+        make_docs(server, count, age=LONG_AGO)
         server.sql('CHECKPOINT')
 
-    def remove():
-        began = time.time()
-        server.configure(ttl_docs__purge='on')
-        server.wait_until('purged >= %d FROM ttl_docs.stat_collections' % count)
-        server.configure(ttl_docs__purge='off')
-        return began, server.sql('SELECT extract(epoch FROM last_purge)::float8 FROM ttl_docs.stat_collections')
-
-    return ['ttl_docs'] + twice(server, make, remove) + ['never']
+    return ['ttl_docs'] + twice(server, make, lambda: server.purge(count)) + ['never']
 
 
 def by_hour(bench):
@@ -109,7 +97,7 @@ def by_hour(bench):
 
 def by_cron(bench):
     server = bench.another_server('cron', preload='pg_cron')
-    prepare(server)
+    server.fill_pgbench(10)
     server.sql(BY_CRON)
 
     def make():

@@ -5,14 +5,12 @@ expired.  1.00 is the plain table; higher is better.  Touches are within a slot 
 so that they are HOT on both sides; what slots cost is in touch.py.
 """
 
-import statistics
 import time
 
-from measure import compare_statements, compare_transactions
-from tables import DEFAULT_TTL, add_docs, insert_into, make_docs, make_plain, random_id, sent_document
+from measure import Line, compare_statements, compare_transactions
+from tables import LONG_AGO, add_docs, insert_into, make_docs, make_plain, random_id, sent_document
 
 COLUMNS = ('', 'SELECT by key', 'count(*)', 'INSERT', 'UPDATE of doc', 'touch')
-AGE = 2 * DEFAULT_TTL
 SLOT_WIDTH = 64     # seconds, for this ttl
 
 
@@ -37,8 +35,7 @@ def ratios(bench, label, count, size=200, expired=0, indexes=0):
     make_docs(server, live, size)
     make_plain(server, live, size, ', ts timestamptz')
     if expired:
-        # in between, where an insert order that expires by time would not have them
-        add_docs(server, live + 1, count, size, AGE)
+        add_docs(server, live + 1, count, size, LONG_AGO)
     for number in range(indexes):
         for table in ('docs', 'plain'):
             server.sql("CREATE INDEX ON %s ((doc ->> 'n'), (%d))" % (table, number))
@@ -61,7 +58,7 @@ def script_ratio(server, scale, script, live, size):
                    for table, column in (('docs', '_ts = DEFAULT'), ('plain', 'ts = now()'))]
     docs, plain = compare_transactions(server, scripts, scale, options=sent_document(size),
                                        settings=at_begin_of_slot() if '_ts' in scripts[0] else None)
-    return statistics.median(a / b for a, b in zip(docs, plain))
+    return Line('', '', 'tps', docs, plain).ratio
 
 
 def at_begin_of_slot():
@@ -72,4 +69,4 @@ def at_begin_of_slot():
 def count_ratio(server, scale):
     docs, plain = compare_statements(server, ['SELECT count(*) FROM docs', 'SELECT count(*) FROM plain'],
                                      scale.rounds)
-    return statistics.median(b / a for a, b in zip(docs, plain))
+    return Line('', '', 's', plain, docs).ratio

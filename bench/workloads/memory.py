@@ -4,9 +4,7 @@ Private memory as the kernel counts it, without shared buffers: a backend reads,
 inserts through the collection, or through a plain table; a worker purges it.
 """
 
-from tables import drop_all, make_docs, make_plain
-
-AGE = 100000
+from tables import LONG_AGO, drop_all, make_docs, make_plain
 
 
 def measure(bench):
@@ -17,7 +15,7 @@ def measure(bench):
         make_plain(bench.server, count)
         ours, theirs = (backend(bench.server, name, count) for name in ('docs', 'plain'))
         drop_all(bench.server)
-        make_docs(bench.server, count, age=AGE)
+        make_docs(bench.server, count, age=LONG_AGO)
         table.append((format(count, ','), ours, theirs, worker(bench.server, count)))
     bench.table('Private memory, kB', ('documents', 'backend, collection', 'backend, plain table',
                                        'purge worker, at its highest'), table)

@@ -15,7 +15,7 @@ def measure(bench):
     without = bench.another_server('without', preload='')
     servers = (bench.server, without)
     for server in servers:
-        server.run('pgbench', '-h', server.directory, '-U', 'postgres', '-i', '-q', 'bench')
+        server.fill_pgbench()
     lines = [Line('other tables: ' + what, 'library not loaded', 'tps', *turns(bench, servers, script), at_least(0.98))
              for what, script in (('SELECT', READ), ('UPDATE', WRITE), ('join of three', JOIN))]
     without.stop()

@@ -5,18 +5,17 @@ the start of its worker.  The DELETE is what a user would run by hand: one trans
 """
 
 from measure import Line, at_least
-from tables import drop_all, make_docs
-
-AGE = 100000        # seconds; all is expired
+from tables import LONG_AGO, drop_all, make_docs
 
 
 def measure(bench):
     ours, theirs = [], []
     for _ in range(max(3, bench.scale.rounds // 2)):
         drop_all(bench.server)
-        make_docs(bench.server, bench.scale.rows, age=AGE)
+        make_docs(bench.server, bench.scale.rows, age=LONG_AGO)
         theirs.append(bench.scale.rows / delete_by_hand(bench.server))
-        ours.append(bench.scale.rows / purge(bench.server, bench.scale.rows))
+        began, ended = bench.server.purge(bench.scale.rows)
+        ours.append(bench.scale.rows / (ended - began))
     return [Line('purge of %s expired, idle server' % format(bench.scale.rows, ','),
                  'one DELETE of the same rows by index', 'rows/s', ours, theirs, at_least(0.90))]
 
@@ -36,14 +35,3 @@ def delete_by_hand(server):
     server.sql('DROP TABLE plain')
     server.sql('CHECKPOINT')
     return taken
-
-
-def purge(server, count):
-    """Seconds until all is purged."""
-    server.sql("ALTER SYSTEM SET ttl_docs.purge = on")
-    began = server.sql('SELECT clock_timestamp()')
-    server.sql('SELECT pg_reload_conf()')
-    server.wait_until("purged >= %d FROM ttl_docs.stat_collections WHERE collection = 'docs'::regclass" % count)
-    ended = server.sql("SELECT last_purge FROM ttl_docs.stat_collections WHERE collection = 'docs'::regclass")
-    server.configure(ttl_docs__purge='off')
-    return (ended - began).total_seconds()

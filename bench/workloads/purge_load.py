@@ -9,9 +9,8 @@ import statistics
 import time
 
 from measure import Line, at_least, at_most, percentile
-from tables import drop_all, make_docs
+from tables import LONG_AGO, drop_all, make_docs
 
-AGE = 100000
 CLIENTS = 8
 SETTLE = 1          # seconds after a change that count for neither side
 
@@ -27,7 +26,7 @@ END;"""
 
 def measure(bench):
     server = bench.server
-    server.run('pgbench', '-h', server.directory, '-U', 'postgres', '-i', '-q', '-s', '10', 'bench')
+    server.fill_pgbench(10)
     saturated = windows(bench, bench.scale.rows)
     tps = [throughput(window) for window in saturated]
     rate = statistics.median(tps[0::2]) / 2
@@ -46,7 +45,7 @@ def measure(bench):
 
 def backlog(server, count):
     drop_all(server)
-    make_docs(server, count, age=AGE)
+    make_docs(server, count, age=LONG_AGO)
     server.sql('VACUUM ANALYZE pgbench_accounts')
     server.sql('CHECKPOINT')
 

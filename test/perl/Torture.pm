@@ -32,10 +32,13 @@ sub python_or_skip
 sub run_on
 {
 	my ($node, @command) = @_;
+	# The superuser of the cluster is who runs this; the program may not find out by itself.
+	local $ENV{PGUSER} = $node->safe_psql('postgres', 'SELECT current_user');
 	local $ENV{PGHOST} = $node->host;
 	local $ENV{PGPORT} = $node->port;
 	local $ENV{PGDATABASE} = 'postgres';
 	local $ENV{PYTHONUNBUFFERED} = 1;
+	local $ENV{PYTHONDONTWRITEBYTECODE} = 1;
 	# It may meet a server that is about to crash, or has.
 	note("@command");
 	open my $output, '-|', @command or die "cannot run $command[0]: $!";

@@ -39,9 +39,6 @@ log_min_messages = error
 $node->start;
 $node->safe_psql('postgres', 'CREATE EXTENSION ttl_docs');
 
-# The superuser of the cluster is who runs this; the program may not find out by itself.
-$ENV{PGUSER} = $node->safe_psql('postgres', 'SELECT current_user');
-$ENV{PYTHONDONTWRITEBYTECODE} = 1;
 foreach my $run (@runs)
 {
 	ok(run_on($node, $python, 'test/torture/model.py', split(' ', $run)), "server and model agree: $run");

@@ -9,17 +9,17 @@
 use strict;
 use warnings;
 
+use lib 'test/perl';
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
+use Torture;
 
-my $python = '/usr/bin/python3';
-plan skip_all => "needs $python with psycopg2 (Debian: python3-psycopg2)"
-  if system("$python -c 'import psycopg2' 2>/dev/null") != 0;
+my $python = python_or_skip();
 
 my @runs = ('--seed 1 --operations 120 --timeout 180');
 @runs = map { "--seed $_ --operations 3000 --largest 8000000 --timeout 600" } 1 .. 10
-  if $ENV{PG_TEST_TORTURE};
+  if torture();
 @runs = ($ENV{PG_TEST_FUZZ}) if $ENV{PG_TEST_FUZZ};
 
 my $node = PostgreSQL::Test::Cluster->new('main');
@@ -36,16 +36,10 @@ log_statement = none
 log_min_error_statement = panic
 });
 $node->start;
-$ENV{PGHOST} = $node->host;
-$ENV{PGPORT} = $node->port;
-$ENV{PYTHONDONTWRITEBYTECODE} = 1;
 
 foreach my $run (@runs)
 {
-	my $output = `$python test/torture/fuzz.py $run 2>&1`;
-	my $status = $?;
-	note($output);
-	is($status, 0, "fuzz.py $run") or diag($output);
+	ok(run_on($node, $python, 'test/torture/fuzz.py', split(' ', $run)), "fuzz.py $run");
 }
 
 # What is left, with stamps and settings of all kinds, is for the workers now.
