@@ -92,6 +92,7 @@ static char *first_stamp_expression(Relation rel, const char *last_modified,
 static void add_system_columns(Oid relid, const CollectionSettings *settings,
 							   const char *stamp, bool stamp_is_computed,
 							   PresentColumns present);
+static void set_not_null_as_owner(Oid relid, const char *table);
 static void delete_expired_documents(Oid relid);
 static void fire_pending_triggers(Oid relid);
 static void begin_expired_scan(ExpiredScan *expired, Relation rel,
@@ -650,7 +651,9 @@ add_system_columns(Oid relid, const CollectionSettings *settings,
 	initStringInfo(&fill);
 	if (!present.ts && stamp_is_computed)
 	{
-		appendStringInfo(&add, ", ADD COLUMN %s pg_catalog.timestamptz", TTL_DOCS_TS_COLUMN);
+		/* with some value until it is filled, to be NOT NULL from the start */
+		appendStringInfo(&add, ", ADD COLUMN %s pg_catalog.timestamptz NOT NULL DEFAULT pg_catalog.to_timestamp(0)",
+						 TTL_DOCS_TS_COLUMN);
 		appendStringInfo(&fill, ", ALTER COLUMN %s TYPE pg_catalog.timestamptz USING %s",
 						 TTL_DOCS_TS_COLUMN, stamp);
 	}
@@ -675,15 +678,33 @@ add_system_columns(Oid relid, const CollectionSettings *settings,
 		ttl_docs_run("ALTER TABLE %s %s", table, add.data + 2);
 	if (fill.len > 0)
 		ttl_docs_run("ALTER TABLE %s %s", table, fill.data + 2);
-	ttl_docs_run("ALTER TABLE %s ALTER COLUMN %s SET DEFAULT pg_catalog.clock_timestamp(),"
-				 " ALTER COLUMN %s SET NOT NULL",
-				 table, TTL_DOCS_TS_COLUMN, TTL_DOCS_TS_COLUMN);
+	ttl_docs_run("ALTER TABLE %s ALTER COLUMN %s SET DEFAULT pg_catalog.clock_timestamp()",
+				 table, TTL_DOCS_TS_COLUMN);
+	if (present.ts)
+		set_not_null_as_owner(relid, table);
 	ttl_docs_run("COMMENT ON COLUMN %s.%s IS 'ttl_docs: when the document was last written'",
 				 table, TTL_DOCS_TS_COLUMN);
 	ttl_docs_run("COMMENT ON COLUMN %s.%s IS 'ttl_docs: the document''s own ttl; NULL inherits; ignored while TTL is off, see ttl_docs.collections'",
 				 table, TTL_DOCS_TTL_COLUMN);
 	ttl_docs_run("COMMENT ON COLUMN %s.%s IS 'ttl_docs: internal, position in the purge index'",
 				 table, TTL_DOCS_SLOT_COLUMN);
+}
+
+/*
+ * Forbids that a document has no stamp, where the column was there before.  To
+ * spare itself a scan, core computes what is constant in the table's CHECK
+ * constraints, so it must not be left to a caller with more rights than the owner.
+ */
+static void
+set_not_null_as_owner(Oid relid, const char *table)
+{
+	Relation	rel = table_open(relid, NoLock);
+	OwnerSwitch before;
+
+	ttl_docs_become_owner(rel, &before);
+	table_close(rel, NoLock);
+	ttl_docs_run("ALTER TABLE %s ALTER COLUMN %s SET NOT NULL", table, TTL_DOCS_TS_COLUMN);
+	ttl_docs_become_caller(&before);
 }
 
 /* Deletes what has expired, in the table and its partitions. */

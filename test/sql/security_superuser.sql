@@ -32,7 +32,8 @@ CREATE PROCEDURE sec.make(name text) LANGUAGE plpgsql AS $$
 BEGIN
     EXECUTE replace($sql$
         CREATE TABLE @ (id text PRIMARY KEY, doc jsonb CHECK (sec.pass('check', doc::text) IS NOT NULL), changed sec.moment,
-            generated text UNIQUE GENERATED ALWAYS AS (sec.pass('generated column', id)) STORED, d text DEFAULT sec.pass('default', 'x'));
+            generated text UNIQUE GENERATED ALWAYS AS (sec.pass('generated column', id)) STORED, d text DEFAULT sec.pass('default', 'x'),
+            CHECK (sec.pass('constant check', 'x') IS NOT NULL));
         CREATE INDEX ON @ (sec.pass('index expression', id));
         CREATE INDEX ON @ ((sec.pass('constant index expression', 'x') || id));
         CREATE INDEX ON @ (id) WHERE sec.pass('index predicate', id) IS NOT NULL;
@@ -50,6 +51,10 @@ BEGIN
 END $$;
 CALL sec.make('t');
 CALL sec.make('u');
+-- with a stamp of its own, which is yet to become NOT NULL
+CALL sec.make('w');
+ALTER TABLE sec.w ADD COLUMN _ts timestamptz;
+UPDATE sec.w SET _ts = now();
 RESET ROLE;
 TRUNCATE sec_gained;
 -- Each in a new session: what is constant is computed once in each.
@@ -60,6 +65,9 @@ TRUNCATE sec_gained;
 \c
 \set VERBOSITY terse
 SELECT ttl_docs.adopt('sec.t', 1000, last_modified => 'changed');
+SELECT DISTINCT how FROM sec_gained WHERE who <> 'regress_ttl_sec_attacker' ORDER BY 1;
+\c
+SELECT ttl_docs.adopt('sec.w', 1000);
 SELECT DISTINCT how FROM sec_gained WHERE who <> 'regress_ttl_sec_attacker' ORDER BY 1;
 \c
 SELECT ttl_docs.set_default_ttl('sec.t', NULL);
