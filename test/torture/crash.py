@@ -715,11 +715,11 @@ def make_collections(connection, workers):
 
         SELECT ttl_docs.create_collection('floors', {DEFAULT_TTL});
 
-        CREATE FUNCTION on_disk_docs() RETURNS SETOF text LANGUAGE sql SET ttl_docs.show_expired = on
+        CREATE FUNCTION on_disk_docs() RETURNS SETOF text LANGUAGE sql STABLE SET ttl_docs.show_expired = on
             AS 'SELECT id FROM docs';
-        CREATE FUNCTION on_disk_events() RETURNS SETOF jsonb LANGUAGE sql SET ttl_docs.show_expired = on
+        CREATE FUNCTION on_disk_events() RETURNS SETOF jsonb LANGUAGE sql STABLE SET ttl_docs.show_expired = on
             AS 'SELECT doc FROM events';
-        CREATE FUNCTION on_disk_expired() RETURNS SETOF text LANGUAGE sql SET ttl_docs.show_expired = on AS $$
+        CREATE FUNCTION on_disk_expired() RETURNS SETOF text LANGUAGE sql STABLE SET ttl_docs.show_expired = on AS $$
             SELECT id FROM docs WHERE ttl_docs.is_expired('docs', _ts, _ttl) UNION ALL
             SELECT id FROM events WHERE ttl_docs.is_expired('events', _ts, _ttl) UNION ALL
             SELECT id FROM floors WHERE ttl_docs.is_expired('floors', _ts, _ttl) $$;
