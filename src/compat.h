@@ -91,12 +91,40 @@ typedef bool compat_UpdateIndexes;
 #define compat_any_index(update_indexes)	(update_indexes)
 #define compat_ExecInsertIndexTuples(relinfo, slot, estate, update_indexes) \
 	ExecInsertIndexTuples(relinfo, slot, estate, false, false, NULL, NIL)
+#define compat_index_new_row(relinfo, slot, estate) \
+	ExecInsertIndexTuples(relinfo, slot, estate, false, false, NULL, NIL)
 #else
 #define compat_UpdateIndexes	TU_UpdateIndexes
 #define compat_any_index(update_indexes)	((update_indexes) != TU_None)
 #define compat_ExecInsertIndexTuples(relinfo, slot, estate, update_indexes) \
 	ExecInsertIndexTuples(relinfo, slot, estate, false, false, NULL, NIL, \
 						  (update_indexes) == TU_Summarizing)
+#define compat_index_new_row(relinfo, slot, estate) \
+	ExecInsertIndexTuples(relinfo, slot, estate, false, false, NULL, NIL, false)
+#endif
+
+/* Rights are asked for in nodes of their own since 16; 18 wants to know which
+ * tables are left when partitions are pruned */
+#if PG_VERSION_NUM < 160000
+#define compat_check_insert(pstate, item, columns) \
+	((item)->p_rte->requiredPerms = ACL_INSERT, \
+	 (item)->p_rte->insertedCols = (columns), \
+	 ExecCheckRTPerms((pstate)->p_rtable, true))
+#define compat_ExecInitRangeTable(estate, pstate) \
+	ExecInitRangeTable(estate, (pstate)->p_rtable)
+#else
+#define compat_check_insert(pstate, item, columns) \
+	((item)->p_perminfo->requiredPerms = ACL_INSERT, \
+	 (item)->p_perminfo->insertedCols = (columns), \
+	 ExecCheckPermissions((pstate)->p_rtable, list_make1((item)->p_perminfo), true))
+#if PG_VERSION_NUM < 180000
+#define compat_ExecInitRangeTable(estate, pstate) \
+	ExecInitRangeTable(estate, (pstate)->p_rtable, (pstate)->p_rteperminfos)
+#else
+#define compat_ExecInitRangeTable(estate, pstate) \
+	ExecInitRangeTable(estate, (pstate)->p_rtable, (pstate)->p_rteperminfos, \
+					   bms_make_singleton(1))
+#endif
 #endif
 
 /* Functions that do not return are declared with a prefix since 18 */

@@ -122,6 +122,34 @@ ttl_docs_expires_at(const CollectionSettings *settings, TimestampTz ts,
 }
 
 /*
+ * From when on a document is expired: whatever the clock says, where a floor keeps
+ * it dead.  (The clock may have gone back behind the floor.)
+ */
+TimestampTz
+ttl_docs_expired_from(const CollectionSettings *settings, TimestampTz ts,
+					  bool inherits, int32 ttl)
+{
+	ExpiryBounds floors = {settings->written_floor, settings->due_floor};
+
+	return ttl_docs_is_expired(&floors, ts, inherits, ttl) ? DT_NOBEGIN :
+		ttl_docs_expires_at(settings, ts, inherits, ttl);
+}
+
+/* The same for a row of the collection. */
+TimestampTz
+ttl_docs_row_expired_from(const Collection *collection, TupleTableSlot *row)
+{
+	bool		ts_isnull;
+	bool		inherits;
+	Datum		ts = slot_getattr(row, collection->ts, &ts_isnull);
+	Datum		ttl = slot_getattr(row, collection->ttl, &inherits);
+
+	return ts_isnull ? DT_NOEND :
+		ttl_docs_expired_from(&collection->settings, DatumGetTimestampTz(ts),
+							  inherits, inherits ? 0 : DatumGetInt32(ttl));
+}
+
+/*
  * Makes what has expired by now final, before the DefaultTTL changes.  The
  * caller holds a lock that keeps writers out.
  */

@@ -134,6 +134,12 @@ typedef struct PurgeTable
 	PurgeProgress progress;
 	uint64		epoch;			/* counts what makes progress invalid */
 	int64		accepted_jump;	/* of the clock, by resume_purge() */
+	/* what sessions know of a lazy collection, see write_bound.c */
+	bool		bound_is_known;
+	TimestampTz bound;
+	TimestampTz gathered_bound; /* what it is lowered to while a look is under way */
+	uint64		bound_look;		/* counts looks, and what makes them void */
+	int64		bound_looked;	/* when that was, in elapsed time; 0 = never */
 	/* trouble */
 	int			failures;		/* of the table itself, in a row */
 	int			quarantined;
@@ -215,7 +221,9 @@ extern PurgeDatabase *ttl_docs_purge_database(Oid database, bool create);
 extern PurgeTable *ttl_docs_purge_table(Oid relid, Oid root);
 extern void ttl_docs_forget_table(PurgeTable *table);
 extern void ttl_docs_begin_anew(PurgeTable *table);
+extern PurgeTable *ttl_docs_find_table(Oid relid);
 extern void ttl_docs_look_at_collections(List *roots);
+extern void ttl_docs_forget_bounds(List *roots);
 extern void ttl_docs_look_at_everything(void);
 extern List *ttl_docs_purge_tables(Oid database);
 extern void ttl_docs_forget_database(Oid database);
@@ -226,8 +234,12 @@ extern void ttl_docs_wake_launcher(TimestampTz when);
 
 /* purge_due.c */
 extern void ttl_docs_purge_due_init(void);
+extern bool ttl_docs_changed_collections(void);
 extern void ttl_docs_count_purged(PurgeTable *table, int rows);
 extern void ttl_docs_count_purged_at_commit(PurgeTable *table, int rows);
+
+/* write_bound.c */
+extern void ttl_docs_forget_bound(PurgeTable *table);
 
 /* purge_quarantine.c */
 extern Size ttl_docs_quarantine_size(void);
@@ -305,6 +317,9 @@ extern SlotRange ttl_docs_slot_range(int64 slot);
 extern int	ttl_docs_compare_positions(const PurgePosition *a, const PurgePosition *b);
 extern bool ttl_docs_floor_may_cover(const CollectionSettings *settings, int64 slot);
 extern TimestampTz ttl_docs_slot_due(int64 slot, int32 default_ttl);
+extern struct TIDBitmap *ttl_docs_expired_blocks(Relation index,
+												 const CollectionSettings *settings,
+												 TimestampTz clock);
 
 /* purge_batch.c */
 typedef enum BatchEnd

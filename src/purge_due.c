@@ -124,7 +124,15 @@ ttl_docs_note_change(Oid root)
 
 	must_list = true;
 	changed = list_append_unique_oid(changed, root);
+	ttl_docs_forget_bounds(changed);
 	MemoryContextSwitchTo(caller);
+}
+
+/* Has this transaction changed any collection? */
+bool
+ttl_docs_changed_collections(void)
+{
+	return must_list;
 }
 
 /* A batch has been purged. */

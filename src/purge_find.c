@@ -85,8 +85,6 @@ static void find_in_brin(Relation rel, Relation index,
 						 const Collection *collection,
 						 const PurgeProgress *progress, TimestampTz clock,
 						 int max, Candidates *found);
-static TIDBitmap *expired_blocks(Relation index, const CollectionSettings *settings,
-								 TimestampTz clock);
 static void find_in_blocks(Relation rel, const Collection *collection,
 						   TimestampTz clock, BlockNumber first,
 						   BlockNumber last, int *room, Candidates *found);
@@ -396,7 +394,7 @@ find_in_brin(Relation rel, Relation index, const Collection *collection,
 			 const PurgeProgress *progress, TimestampTz clock, int max,
 			 Candidates *found)
 {
-	TIDBitmap  *bitmap = expired_blocks(index, &collection->settings, clock);
+	TIDBitmap  *bitmap = ttl_docs_expired_blocks(index, &collection->settings, clock);
 	compat_TBMIterator *iterator = compat_tbm_begin(bitmap);
 	BlockNumber nblocks = RelationGetNumberOfBlocks(rel);
 	BlockNumber first = InvalidBlockNumber; /* of the run at hand */
@@ -435,9 +433,9 @@ find_in_brin(Relation rel, Relation index, const Collection *collection,
 }
 
 /* The blocks whose summaries do not rule out an expired document. */
-static TIDBitmap *
-expired_blocks(Relation index, const CollectionSettings *settings,
-			   TimestampTz clock)
+TIDBitmap *
+ttl_docs_expired_blocks(Relation index, const CollectionSettings *settings,
+						TimestampTz clock)
 {
 	TIDBitmap  *bitmap = tbm_create(BITMAP_MEMORY, NULL);
 

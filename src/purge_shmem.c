@@ -51,6 +51,7 @@ static void startup_shmem(void);
 static HTAB *shared_hash(const char *name, Size keysize, Size entrysize, long max);
 static void start_table(PurgeTable *table, Oid root);
 static int64 jump_accepted_for(Oid root);
+static bool is_of_collections(const PurgeTable *table, List *roots);
 
 void
 ttl_docs_purge_shmem_init(void)
@@ -195,10 +196,22 @@ ttl_docs_purge_table(Oid relid, Oid root)
 		ttl_docs_purge->tables_overflow = true;
 	else if (!found)
 		start_table(entry, root);
-	else
+	else if (entry->root != root)
+	{
 		entry->root = root;
+		ttl_docs_forget_bound(entry);
+	}
 	LWLockRelease(ttl_docs_purge->lock);
 	return entry;
+}
+
+/* The entry of a table of this database, or NULL.  The caller holds the lock. */
+PurgeTable *
+ttl_docs_find_table(Oid relid)
+{
+	PurgeTableKey key = {MyDatabaseId, relid};
+
+	return hash_search(tables, &key, HASH_FIND, NULL);
 }
 
 static void
@@ -209,6 +222,8 @@ start_table(PurgeTable *table, Oid root)
 	pg_atomic_init_u64(&table->due, (uint64) DT_NOBEGIN);
 	table->root = root;
 	table->accepted_jump = jump_accepted_for(root);
+	table->bound = DT_NOEND;
+	table->gathered_bound = DT_NOEND;
 	table->visited = DT_NOBEGIN;
 	table->older_since = DT_NOEND;
 	table->oldest = DT_NOEND;
@@ -282,18 +297,39 @@ void
 ttl_docs_look_at_collections(List *roots)
 {
 	TimestampTz clock = ttl_docs_clock();
-	bool		all = list_member_oid(roots, InvalidOid);
 	HASH_SEQ_STATUS status;
 	PurgeTable *table;
 
 	LWLockAcquire(ttl_docs_purge->lock, LW_SHARED);
 	hash_seq_init(&status, tables);
 	while ((table = hash_seq_search(&status)) != NULL)
-		if (table->key.database == MyDatabaseId &&
-			(all || list_member_oid(roots, table->root) ||
-			 list_member_oid(roots, table->key.relid)))
+		if (is_of_collections(table, roots))
 			ttl_docs_lower_due(&table->due, clock);
 	LWLockRelease(ttl_docs_purge->lock);
+}
+
+/* Forgets when the first documents of some collections expire, likewise. */
+void
+ttl_docs_forget_bounds(List *roots)
+{
+	HASH_SEQ_STATUS status;
+	PurgeTable *table;
+
+	LWLockAcquire(ttl_docs_purge->lock, LW_EXCLUSIVE);
+	hash_seq_init(&status, tables);
+	while ((table = hash_seq_search(&status)) != NULL)
+		if (is_of_collections(table, roots))
+			ttl_docs_forget_bound(table);
+	LWLockRelease(ttl_docs_purge->lock);
+}
+
+static bool
+is_of_collections(const PurgeTable *table, List *roots)
+{
+	return table->key.database == MyDatabaseId &&
+		(list_member_oid(roots, InvalidOid) ||
+		 list_member_oid(roots, table->root) ||
+		 list_member_oid(roots, table->key.relid));
 }
 
 /* Has all tables of all databases looked at: no due time can be relied on. */

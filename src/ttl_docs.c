@@ -36,6 +36,8 @@ _PG_init(void)
 	}
 	preloaded = true;
 
+	/* first, to be the last that a command comes to */
+	ttl_docs_bulk_copy_init();
 	ttl_docs_guc_init();
 	ttl_docs_label_init();
 	ttl_docs_cache_init();
@@ -45,6 +47,7 @@ _PG_init(void)
 	ttl_docs_instant_init();
 	ttl_docs_copy_init();
 	ttl_docs_quiet_init();
+	ttl_docs_bound_init();
 	ttl_docs_document_init();
 	ttl_docs_purge_init();
 }

@@ -158,6 +158,10 @@ extern bool ttl_docs_row_is_expired(const ExpiryBounds *bounds,
 									TupleTableSlot *row);
 extern TimestampTz ttl_docs_expires_at(const CollectionSettings *settings,
 									   TimestampTz ts, bool inherits, int32 ttl);
+extern TimestampTz ttl_docs_expired_from(const CollectionSettings *settings,
+										 TimestampTz ts, bool inherits, int32 ttl);
+extern TimestampTz ttl_docs_row_expired_from(const Collection *collection,
+											 TupleTableSlot *row);
 extern void ttl_docs_move_floors(CollectionSettings *settings,
 								 TimestampTz clock);
 extern TimestampTz ttl_docs_new_stamp(const CollectionSettings *settings,
@@ -285,15 +289,56 @@ extern int32 ttl_docs_document_ttl(Jsonb *doc, bool *inherits,
 pg_noreturn extern void ttl_docs_report_invalid_ttl(const JsonbValue *value);
 extern char *ttl_docs_json_excerpt(Jsonb *value);
 
+/* write_stamp.c */
+typedef struct KeyProbe KeyProbe;
+struct PurgeTable;
+
+/* Whoever writes documents to a table, for the duration of a query */
+typedef struct DocumentWriter
+{
+	Oid			relid;
+	Collection	collection;
+	KeyProbe   *keys;
+	struct PurgeTable *purge;	/* where the purge keeps the table, or NULL */
+	TimestampTz clock;			/* when the row at hand is written */
+} DocumentWriter;
+
+/* The system columns of a row */
+typedef struct Stamp
+{
+	TimestampTz ts;
+	bool		inherits;		/* the ttl is NULL */
+	int32		ttl;
+	bool		has_slot;
+	int64		slot;
+} Stamp;
+extern void ttl_docs_begin_writes(DocumentWriter *writer, Relation rel,
+								  const Collection *collection);
+extern int32 ttl_docs_ttl_in(Datum doc, bool isnull, bool *inherits,
+							 JsonbValue *offending);
+extern int32 ttl_docs_require_ttl_in(const DocumentWriter *writer, Datum doc,
+									 bool isnull, bool *inherits);
+extern Stamp ttl_docs_stamp_now(const DocumentWriter *writer, bool inherits,
+								int32 ttl);
+extern Stamp ttl_docs_stamp_at(const DocumentWriter *writer, TimestampTz ts,
+							   bool inherits, int32 ttl);
+extern void ttl_docs_note_stamp(DocumentWriter *writer, const Stamp *stamp);
+
 /* write_trigger.c */
 pg_noreturn extern void ttl_docs_report_expired_upsert(void);
 
+/* write_copy.c */
+extern void ttl_docs_bulk_copy_init(void);
+
 /* write_keys.c */
-typedef struct KeyProbe KeyProbe;
 extern KeyProbe *ttl_docs_key_probe(const Collection *collection);
 extern void ttl_docs_free_keys(KeyProbe *probe, Relation rel,
 							   HeapTuple newtuple, HeapTuple oldtuple,
 							   TimestampTz clock);
+extern bool ttl_docs_must_free_keys(KeyProbe *probe, Relation rel,
+									TimestampTz clock);
+extern void ttl_docs_free_keys_of(KeyProbe *probe, Relation rel,
+								  TupleTableSlot *row);
 
 /* write_quiet.c */
 extern void ttl_docs_quiet_init(void);
@@ -301,6 +346,12 @@ extern bool ttl_docs_nothing_expired(Relation rel, const Collection *collection,
 									 TimestampTz clock, QuietLook *recent);
 extern void ttl_docs_note_foreign_stamp(void);
 extern uint64 ttl_docs_stamp_generation(void);
+
+/* write_bound.c */
+extern void ttl_docs_bound_init(void);
+extern void ttl_docs_note_expiry(Oid relid, TimestampTz expiry);
+extern bool ttl_docs_is_before_bound(Relation rel, const Collection *collection,
+									 TimestampTz clock);
 
 /* document_statement.c; the rest of the document functions is in document.h */
 extern void ttl_docs_document_init(void);
@@ -355,7 +406,6 @@ extern DeleteResult ttl_docs_delete_expired(Relation rel,
 											ItemPointer tid);
 
 /* purge_due.c; the rest of the purge is in purge.h */
-struct PurgeTable;
 extern void ttl_docs_note_document(struct PurgeTable **entry, Oid relid,
 								   const Collection *collection, int64 slot);
 extern void ttl_docs_note_change(Oid root);

@@ -70,7 +70,9 @@ struct KeyProbe
 	bool		is_open;		/* the rest is there only when first needed */
 	List	   *indexes;
 	EState	   *estate;
-	TupleTableSlot *new_row;
+	TupleTableSlot *row;		/* the one to be written: the caller's, or */
+	TupleTableSlot *scratch;	/* a tuple of the trigger's, which may get its
+								 * generated columns here */
 	TupleTableSlot *found_row;
 	ResultRelInfo *relinfo;		/* for generated columns */
 };
@@ -92,6 +94,8 @@ static bool changes_key(const KeyIndex *key, Relation rel, HeapTuple newtuple,
 static bool changes_column(AttrNumber attno, TupleDesc tupdesc,
 						   HeapTuple newtuple, HeapTuple oldtuple);
 static void compute_generated(KeyProbe *probe, Relation rel, TupleTableSlot *slot);
+static void free_affected(KeyProbe *probe, Relation rel, TupleTableSlot *row,
+						  List *indexes, ItemPointer self);
 static void free_key(KeyProbe *probe, Relation rel, KeyIndex *index,
 					 ItemPointer self);
 static bool form_key(KeyProbe *probe, KeyIndex *index, Key *key);
@@ -146,7 +150,7 @@ open_probe(KeyProbe *probe, Relation rel)
 		TupleDesc	tupdesc = CreateTupleDescCopyConstr(RelationGetDescr(rel));
 
 		probe->estate = CreateExecutorState();
-		probe->new_row = MakeTupleTableSlot(tupdesc, &TTSOpsHeapTuple);
+		probe->scratch = MakeTupleTableSlot(tupdesc, &TTSOpsHeapTuple);
 		probe->found_row = MakeTupleTableSlot(tupdesc, table_slot_callbacks(rel));
 	}
 	MemoryContextSwitchTo(caller);
@@ -232,15 +236,48 @@ ttl_docs_free_keys(KeyProbe *probe, Relation rel, HeapTuple newtuple,
 	if (affected == NIL)
 		return;
 
-	ExecStoreHeapTuple(newtuple, probe->new_row, false);
+	ExecStoreHeapTuple(newtuple, probe->scratch, false);
 	if (needs_generated)
-		compute_generated(probe, rel, probe->new_row);
-	foreach(lc, affected)
-		free_key(probe, rel, lfirst(lc),
-				 oldtuple != NULL ? &oldtuple->t_self : NULL);
-	ExecClearTuple(probe->new_row);
-	ResetPerTupleExprContext(probe->estate);
+		compute_generated(probe, rel, probe->scratch);
+	free_affected(probe, rel, probe->scratch, affected,
+				  oldtuple != NULL ? &oldtuple->t_self : NULL);
+	ExecClearTuple(probe->scratch);
 	list_free(affected);
+}
+
+/*
+ * Need the keys of rows that are inserted at that time be freed?  If not, not for
+ * the next rows either, as long as they follow at once.
+ */
+bool
+ttl_docs_must_free_keys(KeyProbe *probe, Relation rel, TimestampTz clock)
+{
+	if (ttl_docs_nothing_expired(rel, &probe->collection, clock, &probe->look))
+		return false;
+	if (!probe->is_open)
+		open_probe(probe, rel);
+	return probe->indexes != NIL;
+}
+
+/* Frees those of a row that has its generated columns already. */
+void
+ttl_docs_free_keys_of(KeyProbe *probe, Relation rel, TupleTableSlot *row)
+{
+	free_affected(probe, rel, row, probe->indexes, NULL);
+}
+
+/* Frees the keys that the row has in these indexes; self is not in its way. */
+static void
+free_affected(KeyProbe *probe, Relation rel, TupleTableSlot *row, List *indexes,
+			  ItemPointer self)
+{
+	ListCell   *lc;
+
+	probe->row = row;
+	foreach(lc, indexes)
+		free_key(probe, rel, lfirst(lc), self);
+	probe->row = NULL;
+	ResetPerTupleExprContext(probe->estate);
 }
 
 /*
@@ -364,7 +401,7 @@ form_key(KeyProbe *probe, KeyIndex *index, Key *key)
 	MemoryContext caller = MemoryContextSwitchTo(probe->context);
 	bool		applies = true;
 
-	econtext->ecxt_scantuple = probe->new_row;
+	econtext->ecxt_scantuple = probe->row;
 	if (info->ii_Predicate != NIL)
 	{
 		if (info->ii_PredicateState == NULL)
@@ -375,7 +412,7 @@ form_key(KeyProbe *probe, KeyIndex *index, Key *key)
 	MemoryContextSwitchTo(caller);
 	if (!applies)
 		return false;
-	FormIndexDatum(info, probe->new_row, probe->estate, key->values, key->isnull);
+	FormIndexDatum(info, probe->row, probe->estate, key->values, key->isnull);
 	for (int i = 0; i < info->ii_NumIndexKeyAttrs && !info->ii_NullsNotDistinct; i++)
 		if (key->isnull[i])
 			return false;
@@ -445,7 +482,7 @@ find_expired(KeyProbe *probe, Relation rel, Relation indexrel, KeyIndex *index,
 	}
 	if (scan != NULL)
 		index_endscan(scan);
-	econtext->ecxt_scantuple = probe->new_row;
+	econtext->ecxt_scantuple = probe->row;
 	ExecClearTuple(row);
 	return waited;
 }

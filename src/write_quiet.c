@@ -19,10 +19,11 @@
  *
  * An entry that is due may be of a row that is dead to everybody.  Such are passed
  * over, but not for long: after a large purge there may be many until VACUUM
- * comes, and then the answer is that we do not know.  It is the same with a BRIN
- * index, which has no first entry.  Not knowing costs a probe of each unique
- * index.  Entries that are not due yet are not looked at, whatever they are of:
+ * comes, and then the answer is that we do not know.  Not knowing costs a probe of
+ * each unique index.  Entries that are not due yet are not looked at, whatever they are of:
  * documents that are touched leave many behind.
+ *
+ * A BRIN index has no first entry; for lazy collections see write_bound.c.
  *
  * Shared memory: two counters, atomic, so there is no lock.  An error or FATAL
  * ends the transaction, and with it its share in the first of them; after a
@@ -166,6 +167,8 @@ ttl_docs_nothing_expired(Relation rel, const Collection *collection,
 	if (!settings->on && settings->written_floor == DT_NOBEGIN &&
 		settings->due_floor == DT_NOBEGIN)
 		return true;
+	if (settings->indexing == INDEXING_LAZY)
+		return ttl_docs_is_before_bound(rel, collection, clock);
 	if (ttl_docs_clock_offset != 0)
 		return look(rel, collection, clock);
 	if (pg_atomic_read_u64(&foreign_stamps->writers) > 0)

@@ -16,13 +16,15 @@
  * of foreign keys reach expired children: they delete them, and leave them as
  * they are where they would set a column.
  *
- * Stamping.  _ts is the clock, _ttl comes from the document, _slot from both.
- * What the client sent for them does not matter, with two exceptions that keep
- * the stamps they bring: replication (session_replication_role = replica, in
- * which logical replication applies; we fire ALWAYS, to free keys), and a
- * restore into a table that has its triggers, which is INSERT and COPY FROM by
- * the owner or a superuser under row_security = off, as pg_dump writes it.
- * The slot is computed in any case, and so is a ttl that is not brought.
+ * Stamping (write_stamp.c).  What the client sent for the system columns does
+ * not matter, with two exceptions that keep the stamps they bring: replication
+ * (session_replication_role = replica, in which logical replication applies; we
+ * fire ALWAYS, to free keys), and a restore into a table that has its triggers,
+ * which is INSERT and COPY FROM by the owner or a superuser under row_security =
+ * off, as pg_dump writes it.  The slot is computed in any case, and so is a ttl
+ * that is not brought.
+ *
+ * COPY FROM does without the trigger where it can (write_copy.c).
  *
  * A document that an UPDATE leaves alone is not looked at, nor detoasted.
  *
@@ -37,7 +39,6 @@
 
 #include "access/htup_details.h"
 #include "access/xact.h"
-#include "catalog/pg_type.h"
 #include "commands/trigger.h"
 #include "fmgr.h"
 #include "nodes/plannodes.h"
@@ -53,17 +54,11 @@ PG_FUNCTION_INFO_V1(ttl_docs_write_document);
 
 typedef struct WriteState
 {
-	Oid			relid;
-	Collection	collection;
+	DocumentWriter writer;
 	bool		keeps_insert_stamps;	/* a restore */
-	KeyProbe   *keys;
-	struct PurgeTable *purge;	/* where the purge keeps the table, or NULL */
-	TimestampTz clock;			/* when the row at hand reached the trigger */
 } WriteState;
 
 static WriteState *write_state(FunctionCallInfo fcinfo, TriggerData *trigdata);
-static void require_types(Relation rel, const Collection *collection);
-static bool has_type(Relation rel, AttrNumber attno, Oid type);
 static HeapTuple before_insert(WriteState *state, TriggerData *trigdata);
 static HeapTuple before_update(WriteState *state, TriggerData *trigdata);
 static HeapTuple before_delete(WriteState *state, TriggerData *trigdata);
@@ -77,16 +72,15 @@ static int32 replicated_ttl(WriteState *state, Relation rel, HeapTuple tuple,
 							HeapTuple oldtuple, bool *inherits);
 static int32 stored_ttl(WriteState *state, Relation rel, HeapTuple tuple,
 						bool *inherits);
-static int32 ttl_in_document(WriteState *state, Relation rel, HeapTuple tuple,
-							 bool *inherits, JsonbValue *offending);
+static Datum document(WriteState *state, Relation rel, HeapTuple tuple, bool *isnull);
 static bool same_document(WriteState *state, Relation rel, HeapTuple a,
 						  HeapTuple b);
 static HeapTuple stamp_now(WriteState *state, Relation rel, HeapTuple tuple,
 						   HeapTuple oldtuple);
-static HeapTuple stamp(WriteState *state, Relation rel, HeapTuple tuple,
-					   TimestampTz ts, bool inherits, int32 ttl, bool keep_slot);
 static HeapTuple keep_stamp(WriteState *state, Relation rel, HeapTuple tuple,
 							bool inherits, int32 ttl);
+static HeapTuple with_stamp(WriteState *state, Relation rel, HeapTuple tuple,
+							const Stamp *stamp);
 static bool in_replica_role(void);
 static bool in_foreign_key_action(void);
 
@@ -111,7 +105,7 @@ ttl_docs_write_document(PG_FUNCTION_ARGS)
 				 errhint("Make the table a collection with ttl_docs.adopt().")));
 
 	state = write_state(fcinfo, trigdata);
-	state->clock = ttl_docs_clock();
+	state->writer.clock = ttl_docs_clock();
 	if (TRIGGER_FIRED_BY_INSERT(trigdata->tg_event))
 		result = before_insert(state, trigdata);
 	else if (TRIGGER_FIRED_BY_UPDATE(trigdata->tg_event))
@@ -129,7 +123,7 @@ write_state(FunctionCallInfo fcinfo, TriggerData *trigdata)
 	Collection	collection;
 	MemoryContext caller;
 
-	if (state != NULL && state->relid == RelationGetRelid(rel))
+	if (state != NULL && state->writer.relid == RelationGetRelid(rel))
 		return state;
 
 	if (!ttl_docs_collection(RelationGetRelid(rel), &collection) ||
@@ -141,43 +135,14 @@ write_state(FunctionCallInfo fcinfo, TriggerData *trigdata)
 				 errdetail("A restore without security labels leaves such a table."),
 				 errhint("Call ttl_docs.adopt() to make it a collection, or drop the trigger \"%s\".",
 						 trigdata->tg_trigger->tgname)));
-	require_types(rel, &collection);
 
 	caller = MemoryContextSwitchTo(fcinfo->flinfo->fn_mcxt);
 	state = palloc0(sizeof(WriteState));
-	state->relid = RelationGetRelid(rel);
-	state->collection = collection;
+	ttl_docs_begin_writes(&state->writer, rel, &collection);
 	state->keeps_insert_stamps = ttl_docs_acts_for_backup(collection.root);
-	state->keys = ttl_docs_key_probe(&collection);
 	MemoryContextSwitchTo(caller);
 	fcinfo->flinfo->fn_extra = state;
 	return state;
-}
-
-/*
- * ALTER COLUMN TYPE is refused only when the command ends.  Until then a function
- * in its USING can write to the table, and must not have one type taken for
- * another.
- */
-static void
-require_types(Relation rel, const Collection *collection)
-{
-	if (has_type(rel, collection->doc, JSONBOID) &&
-		has_type(rel, collection->ts, TIMESTAMPTZOID) &&
-		has_type(rel, collection->ttl, INT4OID) &&
-		has_type(rel, collection->slot, INT8OID))
-		return;
-	ereport(ERROR,
-			(errcode(ERRCODE_OBJECT_IN_USE),
-			 errmsg("cannot write to the collection \"%s\" while its columns are changed",
-					RelationGetRelationName(rel)),
-			 errhint("Do not write to it in a function that ALTER TABLE calls.")));
-}
-
-static bool
-has_type(Relation rel, AttrNumber attno, Oid type)
-{
-	return attno > 0 && TupleDescAttr(RelationGetDescr(rel), attno - 1)->atttypid == type;
 }
 
 static HeapTuple
@@ -200,7 +165,7 @@ before_insert(WriteState *state, TriggerData *trigdata)
 	}
 	else
 		tuple = stamp_now(state, rel, tuple, NULL);
-	ttl_docs_free_keys(state->keys, rel, tuple, NULL, state->clock);
+	ttl_docs_free_keys(state->writer.keys, rel, tuple, NULL, state->writer.clock);
 	return tuple;
 }
 
@@ -222,7 +187,7 @@ before_update(WriteState *state, TriggerData *trigdata)
 		return in_foreign_key_action() ? NULL : too_late(rel);
 	else
 		tuple = stamp_now(state, rel, tuple, oldtuple);
-	ttl_docs_free_keys(state->keys, rel, tuple, oldtuple, state->clock);
+	ttl_docs_free_keys(state->writer.keys, rel, tuple, oldtuple, state->writer.clock);
 	return tuple;
 }
 
@@ -242,12 +207,12 @@ is_expired_now(WriteState *state, Relation rel, HeapTuple tuple)
 	ExpiryBounds bounds;
 	bool		ts_isnull;
 	bool		inherits;
-	Datum		ts = heap_getattr(tuple, state->collection.ts, tupdesc, &ts_isnull);
-	Datum		ttl = heap_getattr(tuple, state->collection.ttl, tupdesc, &inherits);
+	Datum		ts = heap_getattr(tuple, state->writer.collection.ts, tupdesc, &ts_isnull);
+	Datum		ttl = heap_getattr(tuple, state->writer.collection.ttl, tupdesc, &inherits);
 
 	if (ts_isnull)
 		return false;
-	bounds = ttl_docs_bounds(&state->collection.settings, state->clock);
+	bounds = ttl_docs_bounds(&state->writer.collection.settings, state->writer.clock);
 	return ttl_docs_is_expired(&bounds, DatumGetTimestampTz(ts), inherits,
 							   inherits ? 0 : DatumGetInt32(ttl));
 }
@@ -332,19 +297,18 @@ static int32
 new_ttl(WriteState *state, Relation rel, HeapTuple tuple, HeapTuple oldtuple,
 		bool *inherits)
 {
-	JsonbValue	offending;
-	int32		ttl;
+	Datum		doc;
+	bool		isnull;
 
 	if (oldtuple != NULL && same_document(state, rel, tuple, oldtuple))
 	{
-		ttl = stored_ttl(state, rel, oldtuple, inherits);
+		int32		ttl = stored_ttl(state, rel, oldtuple, inherits);
+
 		if (*inherits || ttl != TTL_INVALID)
 			return ttl;
 	}
-	ttl = ttl_in_document(state, rel, tuple, inherits, &offending);
-	if (ttl == TTL_INVALID && !*inherits && state->collection.settings.on)
-		ttl_docs_report_invalid_ttl(&offending);
-	return ttl;
+	doc = document(state, rel, tuple, &isnull);
+	return ttl_docs_require_ttl_in(&state->writer, doc, isnull, inherits);
 }
 
 /*
@@ -359,6 +323,8 @@ replicated_ttl(WriteState *state, Relation rel, HeapTuple tuple,
 	int32		ttl = stored_ttl(state, rel, tuple, inherits);
 	bool		is_brought = !*inherits;
 	JsonbValue	offending;
+	Datum		doc;
+	bool		isnull;
 
 	if (oldtuple != NULL)
 	{
@@ -368,44 +334,38 @@ replicated_ttl(WriteState *state, Relation rel, HeapTuple tuple,
 		is_brought = *inherits != old_inherits || ttl != old_ttl ||
 			same_document(state, rel, tuple, oldtuple);
 	}
-	return is_brought ? ttl :
-		ttl_in_document(state, rel, tuple, inherits, &offending);
+	if (is_brought)
+		return ttl;
+	doc = document(state, rel, tuple, &isnull);
+	return ttl_docs_ttl_in(doc, isnull, inherits, &offending);
 }
 
 /* What the column _ttl of a row says; 0 where it inherits. */
 static int32
 stored_ttl(WriteState *state, Relation rel, HeapTuple tuple, bool *inherits)
 {
-	Datum		ttl = heap_getattr(tuple, state->collection.ttl,
+	Datum		ttl = heap_getattr(tuple, state->writer.collection.ttl,
 								   RelationGetDescr(rel), inherits);
 
 	return *inherits ? 0 : DatumGetInt32(ttl);
 }
 
-/* What the document of a row says; TTL_INVALID if it is not valid. */
-static int32
-ttl_in_document(WriteState *state, Relation rel, HeapTuple tuple, bool *inherits,
-				JsonbValue *offending)
+/* The document of a row. */
+static Datum
+document(WriteState *state, Relation rel, HeapTuple tuple, bool *isnull)
 {
-	bool		isnull;
-	Datum		doc = heap_getattr(tuple, state->collection.doc,
-								   RelationGetDescr(rel), &isnull);
-
-	*inherits = true;
-	if (isnull)
-		return 0;
-	return ttl_docs_document_ttl(DatumGetJsonbP(doc), inherits, offending);
+	return heap_getattr(tuple, state->writer.collection.doc, RelationGetDescr(rel),
+						isnull);
 }
 
 /* To the byte, as stored: an update that leaves it alone hands it on so. */
 static bool
 same_document(WriteState *state, Relation rel, HeapTuple a, HeapTuple b)
 {
-	TupleDesc	tupdesc = RelationGetDescr(rel);
 	bool		a_isnull;
 	bool		b_isnull;
-	Datum		a_doc = heap_getattr(a, state->collection.doc, tupdesc, &a_isnull);
-	Datum		b_doc = heap_getattr(b, state->collection.doc, tupdesc, &b_isnull);
+	Datum		a_doc = document(state, rel, a, &a_isnull);
+	Datum		b_doc = document(state, rel, b, &b_isnull);
 
 	if (a_isnull || b_isnull)
 		return a_isnull && b_isnull;
@@ -418,62 +378,52 @@ stamp_now(WriteState *state, Relation rel, HeapTuple tuple, HeapTuple oldtuple)
 {
 	bool		inherits;
 	int32		ttl = new_ttl(state, rel, tuple, oldtuple, &inherits);
-	TimestampTz ts = ttl_docs_new_stamp(&state->collection.settings,
-										state->clock, inherits, ttl);
+	Stamp		stamp = ttl_docs_stamp_now(&state->writer, inherits, ttl);
 
-	return stamp(state, rel, tuple, ts, inherits, ttl, false);
+	return with_stamp(state, rel, tuple, &stamp);
 }
 
 /*
- * The row with its system columns set.  A slot that replication brings is kept if
- * it can be one: where all of a row identifies it (REPLICA IDENTITY FULL), the
+ * The row with the stamp that it brings.  A slot that replication brings is kept
+ * if it can be one: where all of a row identifies it (REPLICA IDENTITY FULL), the
  * row has to be the publisher's, whose DefaultTTL may be another.
  */
-static HeapTuple
-stamp(WriteState *state, Relation rel, HeapTuple tuple, TimestampTz ts,
-	  bool inherits, int32 ttl, bool keep_slot)
-{
-	const Collection *collection = &state->collection;
-	int			columns[3] = {collection->ts, collection->ttl, collection->slot};
-	Datum		values[3];
-	bool		nulls[3] = {false, inherits, false};
-	int64		slot = 0;
-
-	nulls[2] = !ttl_docs_slot(ts, inherits, ttl,
-							  collection->settings.default_ttl, &slot);
-	if (keep_slot && inherits && !nulls[2])
-	{
-		bool		isnull;
-		Datum		brought = heap_getattr(tuple, collection->slot,
-										   RelationGetDescr(rel), &isnull);
-
-		if (!isnull && ttl_docs_may_be_slot(ts, DatumGetInt64(brought)))
-			slot = DatumGetInt64(brought);
-	}
-	values[0] = TimestampTzGetDatum(ts);
-	values[1] = Int32GetDatum(ttl);
-	values[2] = Int64GetDatum(slot);
-	if (ttl_docs_clock_offset != 0)
-		ttl_docs_note_foreign_stamp();
-	if (!nulls[2])
-		ttl_docs_note_document(&state->purge, state->relid, collection, slot);
-	return heap_modify_tuple_by_cols(tuple, RelationGetDescr(rel), 3, columns,
-									 values, nulls);
-}
-
-/* The row with the stamp that it brings. */
 static HeapTuple
 keep_stamp(WriteState *state, Relation rel, HeapTuple tuple, bool inherits,
 		   int32 ttl)
 {
+	const Collection *collection = &state->writer.collection;
+	TupleDesc	tupdesc = RelationGetDescr(rel);
 	bool		isnull;
-	Datum		ts = heap_getattr(tuple, state->collection.ts,
-								  RelationGetDescr(rel), &isnull);
+	Datum		ts = heap_getattr(tuple, collection->ts, tupdesc, &isnull);
+	Stamp		stamp = ttl_docs_stamp_at(&state->writer,
+										  isnull ? state->writer.clock : DatumGetTimestampTz(ts),
+										  inherits, ttl);
 
+	if (in_replica_role() && inherits && stamp.has_slot)
+	{
+		Datum		slot = heap_getattr(tuple, collection->slot, tupdesc, &isnull);
+
+		if (!isnull && ttl_docs_may_be_slot(stamp.ts, DatumGetInt64(slot)))
+			stamp.slot = DatumGetInt64(slot);
+	}
 	ttl_docs_note_foreign_stamp();
-	return stamp(state, rel, tuple,
-				 isnull ? state->clock : DatumGetTimestampTz(ts),
-				 inherits, ttl, in_replica_role());
+	return with_stamp(state, rel, tuple, &stamp);
+}
+
+/* The row with its system columns set. */
+static HeapTuple
+with_stamp(WriteState *state, Relation rel, HeapTuple tuple, const Stamp *stamp)
+{
+	const Collection *collection = &state->writer.collection;
+	int			columns[3] = {collection->ts, collection->ttl, collection->slot};
+	Datum		values[3] = {TimestampTzGetDatum(stamp->ts),
+		Int32GetDatum(stamp->ttl), Int64GetDatum(stamp->slot)};
+	bool		nulls[3] = {false, stamp->inherits, !stamp->has_slot};
+
+	ttl_docs_note_stamp(&state->writer, stamp);
+	return heap_modify_tuple_by_cols(tuple, RelationGetDescr(rel), 3, columns,
+									 values, nulls);
 }
 
 static bool

@@ -1,0 +1,463 @@
+/*-------------------------------------------------------------------------
+ *
+ * write_copy.c
+ *		COPY FROM into a collection, many rows at a time.
+ *
+ * Core inserts row by row into a table that has a BEFORE ROW trigger, because
+ * such a trigger may look at the table.  Ours looks for expired documents that hold
+ * a key of the new row, which can be done for many rows before they go in
+ * together.  So where ours is the only one, we call none: rows are read by
+ * core, stamped in place, and kept; and when there are enough of them, their keys
+ * are freed, and they go in page by page, as they do for a table without triggers.
+ *
+ * This is for what is usual.  Whatever else COPY can do is left to core, which
+ * fires the trigger: WHERE, FREEZE, ON_ERROR, partitioned tables, other BEFORE ROW
+ * triggers, transition tables, volatile defaults, replication and restores; and so
+ * is every command that will fail for want of a right, so that the error is
+ * core's.  With the command, the hooks are passed over that other libraries set up
+ * before ours (they may count or audit commands); where there are such, nothing is
+ * done here.
+ *
+ * Differences that can be seen, none of them in what is stored: a row holds its key
+ * only when it is in; an error may name a line before the last that was read
+ * (as it does for tables without triggers); and triggers that fire because a key is
+ * freed do not see the up to 999 rows that go in together with the new one.
+ *
+ * Locks, memory and errors are as in core: the table is open and locked from the
+ * first look to the end, so that nothing that was decided here can change
+ * meanwhile; an error ends the transaction, and resource owners and memory
+ * contexts clean up.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/heapam.h"
+#include "access/table.h"
+#include "access/tableam.h"
+#include "access/xact.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_authid.h"
+#include "catalog/pg_trigger.h"
+#include "commands/copy.h"
+#include "commands/copyfrom_internal.h"
+#include "commands/progress.h"
+#include "commands/trigger.h"
+#include "executor/executor.h"
+#include "executor/nodeModifyTable.h"
+#include "miscadmin.h"
+#include "optimizer/optimizer.h"
+#include "parser/parse_relation.h"
+#include "rewrite/rewriteHandler.h"
+#include "tcop/utility.h"
+#include "utils/acl.h"
+#include "utils/backend_progress.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/rls.h"
+
+#include "ttl_docs.h"
+
+/* How many rows go in together: no more than are in the processor's cache */
+#define MAX_ROWS	1000
+#define MAX_BYTES	65536
+
+typedef struct BulkCopy
+{
+	DocumentWriter writer;
+	Relation	rel;
+	CopyFromState source;
+	EState	   *estate;
+	ResultRelInfo *relinfo;
+	BulkInsertState pages;
+	CommandId	cid;
+	TupleTableSlot *rows[MAX_ROWS]; /* made when first needed, then kept */
+	uint64		lines[MAX_ROWS];	/* where they stood */
+	int			nrows;
+	Size		bytes;			/* of these lines */
+	uint64		processed;
+} BulkCopy;
+
+static ProcessUtility_hook_type next_ProcessUtility_hook = NULL;
+
+static void bulk_ProcessUtility(PlannedStmt *pstmt, const char *queryString,
+								bool readOnlyTree, ProcessUtilityContext context,
+								ParamListInfo params, QueryEnvironment *queryEnv,
+								DestReceiver *dest, QueryCompletion *qc);
+static bool try_bulk_copy(Node *parsetree, const char *queryString,
+						  uint64 *processed);
+static bool is_usual_command(const CopyStmt *stmt);
+static Relation open_usual_table(const RangeVar *name, Collection *collection);
+static bool has_only_our_trigger(const TriggerDesc *triggers);
+static bool has_volatile_default(Relation rel, List *names, AttrNumber stamp);
+static ParseState *check_rights(Relation rel, const CopyStmt *stmt,
+								const char *queryString);
+static uint64 bulk_copy(Relation rel, const Collection *collection,
+						const CopyStmt *stmt, ParseState *pstate);
+static void begin_bulk_copy(BulkCopy *copy, Relation rel,
+							const Collection *collection, const CopyStmt *stmt,
+							ParseState *pstate);
+static bool read_row(BulkCopy *copy);
+static void stamp_row(BulkCopy *copy, TupleTableSlot *row);
+static void check_row(BulkCopy *copy, TupleTableSlot *row);
+static void flush_rows(BulkCopy *copy);
+static void insert_rows(BulkCopy *copy);
+static void end_bulk_copy(BulkCopy *copy);
+
+void
+ttl_docs_bulk_copy_init(void)
+{
+	next_ProcessUtility_hook = ProcessUtility_hook;
+	ProcessUtility_hook = bulk_ProcessUtility;
+}
+
+static void
+bulk_ProcessUtility(PlannedStmt *pstmt, const char *queryString,
+					bool readOnlyTree, ProcessUtilityContext context,
+					ParamListInfo params, QueryEnvironment *queryEnv,
+					DestReceiver *dest, QueryCompletion *qc)
+{
+	uint64		processed;
+
+	if (next_ProcessUtility_hook)
+		next_ProcessUtility_hook(pstmt, queryString, readOnlyTree, context,
+								 params, queryEnv, dest, qc);
+	else if (!try_bulk_copy(pstmt->utilityStmt, queryString, &processed))
+		standard_ProcessUtility(pstmt, queryString, readOnlyTree, context,
+								params, queryEnv, dest, qc);
+	else if (qc != NULL)
+		SetQueryCompletion(qc, CMDTAG_COPY, processed);
+}
+
+/* Does the command, if it is a usual COPY to a collection; false if not. */
+static bool
+try_bulk_copy(Node *parsetree, const char *queryString, uint64 *processed)
+{
+	CopyStmt   *stmt = (CopyStmt *) parsetree;
+	Collection	collection;
+	Relation	rel;
+	ParseState *pstate;
+	bool		is_usual;
+
+	if (!IsA(parsetree, CopyStmt) || !is_usual_command(stmt))
+		return false;
+	rel = open_usual_table(stmt->relation, &collection);
+	if (rel == NULL)
+		return false;
+	pstate = check_rights(rel, stmt, queryString);
+	/* computes what is constant in the defaults, so not before that */
+	is_usual = !has_volatile_default(rel, stmt->attlist, collection.ts);
+	if (is_usual)
+		*processed = bulk_copy(rel, &collection, stmt, pstate);
+	free_parsestate(pstate);
+	table_close(rel, NoLock);
+	return is_usual;
+}
+
+static bool
+is_usual_command(const CopyStmt *stmt)
+{
+	static const char *const usual_options[] = {"format", "delimiter", "null",
+		"header", "quote", "escape", "force_not_null", "force_null", "encoding"};
+	ListCell   *lc;
+
+	if (!stmt->is_from || stmt->relation == NULL || stmt->whereClause != NULL ||
+		XactReadOnly || IsInParallelMode() ||
+		SessionReplicationRole == SESSION_REPLICATION_ROLE_REPLICA)
+		return false;
+	if (stmt->filename != NULL &&
+		!has_privs_of_role(GetUserId(), stmt->is_program ?
+						   ROLE_PG_EXECUTE_SERVER_PROGRAM : ROLE_PG_READ_SERVER_FILES))
+		return false;
+	foreach(lc, stmt->options)
+	{
+		bool		is_usual = false;
+
+		for (size_t i = 0; i < lengthof(usual_options); i++)
+			is_usual |= strcmp(lfirst_node(DefElem, lc)->defname, usual_options[i]) == 0;
+		if (!is_usual)
+			return false;
+	}
+	return true;
+}
+
+/* The table, locked, or NULL if it is no collection, or not a usual one. */
+static Relation
+open_usual_table(const RangeVar *name, Collection *collection)
+{
+	Oid			relid = RangeVarGetRelid(name, RowExclusiveLock, true);
+	Relation	rel;
+
+	if (!OidIsValid(relid) || get_rel_relkind(relid) != RELKIND_RELATION ||
+		!ttl_docs_collection(relid, collection) ||
+		collection->ts <= 0 || collection->ttl <= 0 || collection->slot <= 0 ||
+		ttl_docs_acts_for_backup(collection->root) ||
+		check_enable_rls(relid, InvalidOid, true) == RLS_ENABLED)
+		return NULL;
+	rel = table_open(relid, NoLock);
+	if (has_only_our_trigger(rel->trigdesc))
+		return rel;
+	table_close(rel, NoLock);
+	return NULL;
+}
+
+/* Among those before rows; and there is none with a transition table. */
+static bool
+has_only_our_trigger(const TriggerDesc *triggers)
+{
+	bool		is_there = false;
+
+	if (triggers == NULL || triggers->trig_insert_new_table)
+		return false;
+	for (int i = 0; i < triggers->numtriggers; i++)
+	{
+		const Trigger *trigger = &triggers->triggers[i];
+
+		if (!TRIGGER_TYPE_MATCHES(trigger->tgtype, TRIGGER_TYPE_ROW,
+								  TRIGGER_TYPE_BEFORE, TRIGGER_TYPE_INSERT) ||
+			trigger->tgenabled == TRIGGER_DISABLED)
+			continue;
+		if (trigger->tgenabled == TRIGGER_FIRES_ON_REPLICA ||
+			trigger->tgfoid != ttl_docs_trigger_function())
+			return false;
+		is_there = true;
+	}
+	return is_there;
+}
+
+/*
+ * Is there a default that may look at the table?  That of the stamp does not
+ * count: it reads the clock, and what it gives is not used.
+ */
+static bool
+has_volatile_default(Relation rel, List *names, AttrNumber stamp)
+{
+	TupleDesc	tupdesc = RelationGetDescr(rel);
+	List	   *columns = CopyGetAttnums(tupdesc, rel, names);
+
+	for (AttrNumber attno = 1; attno <= tupdesc->natts; attno++)
+	{
+		Form_pg_attribute att = TupleDescAttr(tupdesc, attno - 1);
+		Node	   *expression;
+
+		if (att->attisdropped || att->attgenerated || attno == stamp ||
+			list_member_int(columns, attno))
+			continue;
+		expression = build_column_default(rel, attno);
+		if (expression != NULL &&
+			contain_volatile_functions_not_nextval((Node *) expression_planner((Expr *) expression)))
+			return true;
+	}
+	return false;
+}
+
+/* Raises an error unless the user may insert into the columns of the command. */
+static ParseState *
+check_rights(Relation rel, const CopyStmt *stmt, const char *queryString)
+{
+	ParseState *pstate = make_parsestate(NULL);
+	ParseNamespaceItem *item;
+	Bitmapset  *columns = NULL;
+	ListCell   *lc;
+
+	pstate->p_sourcetext = queryString;
+	item = addRangeTableEntryForRelation(pstate, rel, RowExclusiveLock, NULL,
+										 false, false);
+	foreach(lc, CopyGetAttnums(RelationGetDescr(rel), rel, stmt->attlist))
+		columns = bms_add_member(columns,
+								 lfirst_int(lc) - FirstLowInvalidHeapAttributeNumber);
+	compat_check_insert(pstate, item, columns);
+	return pstate;
+}
+
+static uint64
+bulk_copy(Relation rel, const Collection *collection, const CopyStmt *stmt,
+		  ParseState *pstate)
+{
+	BulkCopy   *copy = palloc0(sizeof(BulkCopy));
+	ErrorContextCallback context;
+	uint64		processed;
+
+	begin_bulk_copy(copy, rel, collection, stmt, pstate);
+	AfterTriggerBeginQuery();
+	ExecBSInsertTriggers(copy->estate, copy->relinfo);
+
+	context.callback = CopyFromErrorCallback;
+	context.arg = copy->source;
+	context.previous = error_context_stack;
+	error_context_stack = &context;
+	while (read_row(copy))
+	{
+		if (copy->nrows == MAX_ROWS || copy->bytes >= MAX_BYTES)
+			flush_rows(copy);
+	}
+	flush_rows(copy);
+	error_context_stack = context.previous;
+
+	ExecASInsertTriggers(copy->estate, copy->relinfo, NULL);
+	AfterTriggerEndQuery(copy->estate);
+	processed = copy->processed;
+	end_bulk_copy(copy);
+	return processed;
+}
+
+static void
+begin_bulk_copy(BulkCopy *copy, Relation rel, const Collection *collection,
+				const CopyStmt *stmt, ParseState *pstate)
+{
+	MemoryContext caller;
+
+	copy->rel = rel;
+	copy->source = BeginCopyFrom(pstate, rel, NULL, stmt->filename, stmt->is_program,
+								 NULL, stmt->attlist, stmt->options);
+	copy->estate = CreateExecutorState();
+	copy->cid = GetCurrentCommandId(true);
+	caller = MemoryContextSwitchTo(copy->estate->es_query_cxt);
+	ttl_docs_begin_writes(&copy->writer, rel, collection);
+	compat_ExecInitRangeTable(copy->estate, pstate);
+	copy->relinfo = makeNode(ResultRelInfo);
+	ExecInitResultRelation(copy->estate, copy->relinfo, 1);
+	ExecOpenIndices(copy->relinfo, false);
+	copy->pages = GetBulkInsertState();
+	MemoryContextSwitchTo(caller);
+}
+
+/* Reads, stamps and checks a row, and keeps it; false if there are no more. */
+static bool
+read_row(BulkCopy *copy)
+{
+	EState	   *estate = copy->estate;
+	TupleTableSlot *row = copy->rows[copy->nrows];
+	MemoryContext caller;
+	bool		is_row;
+
+	CHECK_FOR_INTERRUPTS();
+	ResetPerTupleExprContext(estate);
+	if (row == NULL)
+	{
+		caller = MemoryContextSwitchTo(estate->es_query_cxt);
+		row = table_slot_create(copy->rel, &estate->es_tupleTable);
+		copy->rows[copy->nrows] = row;
+		MemoryContextSwitchTo(caller);
+	}
+
+	caller = MemoryContextSwitchTo(GetPerTupleMemoryContext(estate));
+	is_row = NextCopyFrom(copy->source, GetPerTupleExprContext(estate),
+						  row->tts_values, row->tts_isnull);
+	if (is_row)
+	{
+		stamp_row(copy, row);
+		ExecStoreVirtualTuple(row);
+		row->tts_tableOid = RelationGetRelid(copy->rel);
+		check_row(copy, row);
+		/* what it points to does not live as long as it has to */
+		ExecMaterializeSlot(row);
+		copy->lines[copy->nrows++] = copy->source->cur_lineno;
+		copy->bytes += copy->source->line_buf.len;
+	}
+	MemoryContextSwitchTo(caller);
+	return is_row;
+}
+
+/* Sets the system columns of a row whose values are still being put together. */
+static void
+stamp_row(BulkCopy *copy, TupleTableSlot *row)
+{
+	const Collection *collection = &copy->writer.collection;
+	Datum	   *values = row->tts_values - 1;
+	bool	   *isnull = row->tts_isnull - 1;
+	bool		inherits;
+	int32		ttl = ttl_docs_require_ttl_in(&copy->writer, values[collection->doc],
+											  isnull[collection->doc], &inherits);
+	Stamp		stamp;
+
+	copy->writer.clock = ttl_docs_clock();
+	stamp = ttl_docs_stamp_now(&copy->writer, inherits, ttl);
+	ttl_docs_note_stamp(&copy->writer, &stamp);
+	values[collection->ts] = TimestampTzGetDatum(stamp.ts);
+	isnull[collection->ts] = false;
+	values[collection->ttl] = Int32GetDatum(stamp.ttl);
+	isnull[collection->ttl] = stamp.inherits;
+	values[collection->slot] = Int64GetDatum(stamp.slot);
+	isnull[collection->slot] = !stamp.has_slot;
+}
+
+/* Computes generated columns, and checks constraints. */
+static void
+check_row(BulkCopy *copy, TupleTableSlot *row)
+{
+	TupleConstr *constr = RelationGetDescr(copy->rel)->constr;
+
+	if (constr != NULL && constr->has_generated_stored)
+		ExecComputeStoredGenerated(copy->relinfo, copy->estate, row, CMD_INSERT);
+	if (constr != NULL)
+		ExecConstraints(copy->relinfo, row, copy->estate);
+	if (copy->rel->rd_rel->relispartition)
+		ExecPartitionCheck(copy->relinfo, row, copy->estate, true);
+}
+
+/* Has the rows that were kept go in; an error names the line of its row. */
+static void
+flush_rows(BulkCopy *copy)
+{
+	CopyFromState source = copy->source;
+	uint64		line = source->cur_lineno;
+	bool		line_buf_valid = source->line_buf_valid;
+
+	source->line_buf_valid = false;
+	insert_rows(copy);
+	source->line_buf_valid = line_buf_valid;
+	source->cur_lineno = line;
+
+	copy->processed += copy->nrows;
+	copy->nrows = 0;
+	copy->bytes = 0;
+	pgstat_progress_update_param(PROGRESS_COPY_TUPLES_PROCESSED, copy->processed);
+}
+
+static void
+insert_rows(BulkCopy *copy)
+{
+	MemoryContext caller = MemoryContextSwitchTo(GetPerTupleMemoryContext(copy->estate));
+	KeyProbe   *keys = copy->writer.keys;
+
+	/* only now, whenever they were read: what expires meanwhile is found, too */
+	if (ttl_docs_must_free_keys(keys, copy->rel, ttl_docs_clock()))
+	{
+		for (int i = 0; i < copy->nrows; i++)
+		{
+			copy->source->cur_lineno = copy->lines[i];
+			ttl_docs_free_keys_of(keys, copy->rel, copy->rows[i]);
+		}
+	}
+	if (copy->nrows > 0)
+		table_multi_insert(copy->rel, copy->rows, copy->nrows, copy->cid, 0,
+						   copy->pages);
+	MemoryContextSwitchTo(caller);
+	for (int i = 0; i < copy->nrows; i++)
+	{
+		List	   *recheck = NIL;
+
+		copy->source->cur_lineno = copy->lines[i];
+		if (copy->relinfo->ri_NumIndices > 0)
+			recheck = compat_index_new_row(copy->relinfo, copy->rows[i], copy->estate);
+		ExecARInsertTriggers(copy->estate, copy->relinfo, copy->rows[i], recheck, NULL);
+		list_free(recheck);
+		ExecClearTuple(copy->rows[i]);
+	}
+}
+
+static void
+end_bulk_copy(BulkCopy *copy)
+{
+	EState	   *estate = copy->estate;
+
+	FreeBulkInsertState(copy->pages);
+	table_finish_bulk_insert(copy->rel, 0);
+	EndCopyFrom(copy->source);
+	ExecResetTupleTable(estate->es_tupleTable, false);
+	ExecCloseResultRelations(estate);
+	ExecCloseRangeTableRelations(estate);
+	FreeExecutorState(estate);
+	pfree(copy);
+}

@@ -1,0 +1,151 @@
+-- Writes to a lazy collection look for expired documents that hold their keys only
+-- when there may be one.  Which is the case is told by a bound in shared memory:
+-- here is when it is ahead, and that no document is missed that expires.
+CREATE FUNCTION probes(t regclass) RETURNS bigint LANGUAGE sql AS
+    $$ SELECT coalesce(pg_stat_get_xact_numscans((t || '_pkey')::regclass), 0) $$;
+-- Writes a document, and tells whether its key was looked for.
+CREATE FUNCTION put(t regclass, id text, doc jsonb DEFAULT '{}') RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    before bigint = probes(t);
+BEGIN
+    EXECUTE format('INSERT INTO %s (id, doc) VALUES ($1, $2)', t) USING id, doc;
+    RETURN CASE probes(t) - before WHEN 0 THEN 'just written' ELSE 'looked for' END;
+END $$;
+\set VERBOSITY terse
+
+-- Nothing in it, nothing that expires soon, something that does
+SELECT ttl_docs.create_collection('lazy', 1000, indexing => 'lazy');
+SELECT put('lazy', 'a');
+SELECT put('lazy', 'b', '{"ttl": 100}');
+SELECT put('lazy', 'c', '{"ttl": -1}');
+SELECT put('lazy', 'a');
+SELECT put('lazy', 'b');
+SET ttl_docs.clock_offset = 99;
+SELECT put('lazy', 'd');
+SELECT put('lazy', 'b');
+SET ttl_docs.clock_offset = 100;
+SELECT put('lazy', 'e');
+SELECT put('lazy', 'b');
+SELECT put('lazy', 'a');
+SET ttl_docs.clock_offset = 1000;
+SELECT put('lazy', 'a');
+SELECT put('lazy', 'c');
+RESET ttl_docs.clock_offset;
+
+-- In the same transaction
+SELECT ttl_docs.create_collection('own', 1000, indexing => 'lazy');
+BEGIN;
+INSERT INTO own VALUES ('a', '{"ttl": 5000}');
+SET LOCAL ttl_docs.clock_offset = 5000;
+INSERT INTO own VALUES ('a', '{"n": 1}');
+SELECT id, doc FROM own;
+ROLLBACK;
+-- with settings that have just changed, and are taken back
+SELECT put('own', 'a');
+BEGIN;
+SELECT ttl_docs.set_default_ttl('own', 10);
+SET LOCAL ttl_docs.clock_offset = 20;
+SELECT put('own', 'a');
+ROLLBACK;
+SELECT put('own', 'a');
+BEGIN;
+SELECT ttl_docs.set_default_ttl('own', 100000);
+SELECT put('own', 'b');
+ROLLBACK;
+SET ttl_docs.clock_offset = 1000;
+SELECT put('own', 'a');
+RESET ttl_docs.clock_offset;
+-- or committed
+SELECT ttl_docs.set_default_ttl('own', 500);
+SELECT put('own', 'c');
+SELECT ttl_docs.set_default_ttl('own', 50);
+SET ttl_docs.clock_offset = 60;
+SELECT put('own', 'c');
+RESET ttl_docs.clock_offset;
+-- TTL off: what was dead stays so, and is looked for
+SET ttl_docs.clock_offset = 200;
+SELECT ttl_docs.set_default_ttl('own', NULL);
+RESET ttl_docs.clock_offset;
+SELECT put('own', 'c');
+SELECT put('own', 'c');
+
+-- An update, and stamps from elsewhere
+CREATE TABLE brought (id text PRIMARY KEY, doc jsonb, changed timestamptz DEFAULT clock_timestamp());
+SELECT ttl_docs.adopt('brought', 1000, indexing => 'lazy');
+SELECT put('brought', 'a');
+UPDATE brought SET doc = '{"ttl": 5}' WHERE id = 'a';
+SET ttl_docs.clock_offset = 5;
+SELECT put('brought', 'a');
+RESET ttl_docs.clock_offset;
+SET session_replication_role = replica;
+INSERT INTO brought (id, doc, _ts) VALUES ('b', '{}', now() - interval '2000 s');
+RESET session_replication_role;
+SELECT put('brought', 'b');
+SET row_security = off;
+INSERT INTO brought (id, doc, _ts) VALUES ('c', '{}', now() - interval '2000 s');
+RESET row_security;
+SELECT put('brought', 'c');
+
+-- What has become of a collection while it was none
+SELECT ttl_docs.release('brought');
+SELECT ttl_docs.adopt('brought', 1000, indexing => 'lazy', last_modified => 'changed');
+SELECT put('brought', 'd');
+SELECT ttl_docs.release('brought');
+INSERT INTO brought (id, doc, changed) VALUES ('e', '{}', now() - interval '900 s');
+SELECT ttl_docs.adopt('brought', 1000, indexing => 'lazy', last_modified => 'changed');
+SET ttl_docs.clock_offset = 200;
+SELECT put('brought', 'e');
+RESET ttl_docs.clock_offset;
+-- or of a partition while it was a collection of its own
+CREATE TABLE parts (id text PRIMARY KEY, doc jsonb) PARTITION BY LIST (id);
+CREATE TABLE part PARTITION OF parts FOR VALUES IN ('a', 'b');
+SELECT ttl_docs.adopt('parts', 1000, indexing => 'lazy');
+SELECT put('part', 'a');
+ALTER TABLE parts DETACH PARTITION part;
+SELECT ttl_docs.set_default_ttl('part', 5000);
+INSERT INTO part VALUES ('b', '{}');
+ALTER TABLE parts ATTACH PARTITION part FOR VALUES IN ('a', 'b');
+SET ttl_docs.clock_offset = 2000;
+INSERT INTO parts (id, doc) VALUES ('b', '{"n": 2}');
+SELECT id, doc FROM parts ORDER BY 1;
+RESET ttl_docs.clock_offset;
+
+-- Other modes and back
+SELECT ttl_docs.set_indexing('lazy', 'consistent');
+INSERT INTO lazy VALUES ('f', '{"ttl": 10}');
+SELECT ttl_docs.set_indexing('lazy', 'lazy');
+SET ttl_docs.clock_offset = 10;
+SELECT put('lazy', 'f');
+RESET ttl_docs.clock_offset;
+
+-- A table that is too large to be read: by the summaries of its index
+SELECT ttl_docs.create_collection('large', 100000, indexing => 'lazy');
+ALTER TABLE large ALTER COLUMN doc SET STORAGE PLAIN;
+INSERT INTO large SELECT n::text, jsonb_build_object('ttl', 50000, 'text', repeat('x', 2000)) FROM generate_series(1, 2000) AS n;
+SELECT pg_relation_size('large') / current_setting('block_size')::int > 400 AS is_large,
+    brin_summarize_new_values((SELECT indexrelid FROM pg_index WHERE indrelid = 'large'::regclass AND NOT indisunique)) > 0 AS has_summaries;
+-- (changing the settings has the bound forgotten)
+SELECT ttl_docs.set_default_ttl('large', 100001);
+SELECT put('large', 'a', '{"ttl": 50000}');
+-- one that expires within the hour, in a slot that is over a little later
+INSERT INTO large VALUES ('edge', '{"ttl": 3599}');
+SELECT ttl_docs.set_default_ttl('large', 100002);
+SELECT put('large', 'b', '{"ttl": 50000}');
+SET ttl_docs.clock_offset = 3599;
+SELECT put('large', 'edge', '{"ttl": 50000}');
+RESET ttl_docs.clock_offset;
+-- and one that expires sooner
+INSERT INTO large VALUES ('soon', '{"ttl": 1000}');
+SELECT ttl_docs.set_default_ttl('large', 100003);
+SELECT put('large', 'c', '{"ttl": 50000}');
+SET ttl_docs.clock_offset = 1000;
+SELECT put('large', 'soon');
+RESET ttl_docs.clock_offset;
+-- without summaries it is not known
+TRUNCATE large;
+INSERT INTO large SELECT n::text, jsonb_build_object('ttl', 50000, 'text', repeat('x', 2000)) FROM generate_series(1, 2000) AS n;
+SELECT ttl_docs.set_default_ttl('large', 100004);
+SELECT put('large', 'd');
+
+DROP TABLE lazy, own, brought, parts, large;
+DROP FUNCTION put, probes;
