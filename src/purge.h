@@ -205,6 +205,7 @@ typedef struct PurgeShared
 	pg_atomic_uint64 clock_base;	/* clock minus elapsed time, as it should be */
 	int			clock_offset;	/* ttl_docs.clock_offset of the server */
 	pg_atomic_uint32 must_read_databases;	/* for the launcher */
+	pg_atomic_uint64 tables_gone;	/* counts entries of tables that have gone */
 	pg_atomic_uint64 settings_epoch;	/* counts what may have turned the
 										 * purge on somewhere */
 	bool		tables_overflow;	/* not every table has an entry */

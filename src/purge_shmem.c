@@ -51,6 +51,7 @@ static void startup_shmem(void);
 static HTAB *shared_hash(const char *name, Size keysize, Size entrysize, long max);
 static void start_table(PurgeTable *table, Oid root);
 static int64 jump_accepted_for(Oid root);
+static void remove_table(PurgeTable *table);
 static bool is_of_collections(const PurgeTable *table, List *roots);
 
 void
@@ -90,6 +91,7 @@ startup_shmem(void)
 		pg_atomic_init_u64(&ttl_docs_purge->wakes_at, (uint64) DT_NOBEGIN);
 		pg_atomic_init_u32(&ttl_docs_purge->must_read_databases, 1);
 		pg_atomic_init_u64(&ttl_docs_purge->settings_epoch, 0);
+		pg_atomic_init_u64(&ttl_docs_purge->tables_gone, 0);
 		ttl_docs_purge->clock_offset = ttl_docs_clock_offset;
 		pg_atomic_init_u64(&ttl_docs_purge->clock_base,
 						   (uint64) (ttl_docs_clock() - ttl_docs_elapsed()));
@@ -167,8 +169,7 @@ ttl_docs_forget_database(Oid database)
 	{
 		if (table->key.database != database)
 			continue;
-		ttl_docs_unquarantine_all(table);
-		hash_search(tables, &table->key, HASH_REMOVE, NULL);
+		remove_table(table);
 	}
 	LWLockRelease(ttl_docs_purge->lock);
 }
@@ -180,15 +181,31 @@ ttl_docs_forget_database(Oid database)
 PurgeTable *
 ttl_docs_purge_table(Oid relid, Oid root)
 {
+	/* most writes are to the table of the last one */
+	static PurgeTable *last = NULL;
+	static PurgeTableKey last_key;
+	static Oid	last_root;
+	static uint64 last_gone;
 	PurgeTableKey key = {MyDatabaseId, relid};
+	uint64		gone = pg_atomic_read_u64(&ttl_docs_purge->tables_gone);
 	PurgeTable *entry;
 	bool		found;
+
+	if (last != NULL && last_gone == gone && last_root == root &&
+		last_key.database == key.database && last_key.relid == relid)
+		return last;
 
 	LWLockAcquire(ttl_docs_purge->lock, LW_SHARED);
 	entry = hash_search(tables, &key, HASH_FIND, NULL);
 	LWLockRelease(ttl_docs_purge->lock);
 	if (entry != NULL && entry->root == root)
+	{
+		last = entry;
+		last_key = key;
+		last_root = root;
+		last_gone = gone;
 		return entry;
+	}
 
 	LWLockAcquire(ttl_docs_purge->lock, LW_EXCLUSIVE);
 	entry = hash_search(tables, &key, HASH_ENTER_NULL, &found);
@@ -267,9 +284,17 @@ void
 ttl_docs_forget_table(PurgeTable *table)
 {
 	LWLockAcquire(ttl_docs_purge->lock, LW_EXCLUSIVE);
-	ttl_docs_unquarantine_all(table);
-	hash_search(tables, &table->key, HASH_REMOVE, NULL);
+	remove_table(table);
 	LWLockRelease(ttl_docs_purge->lock);
+}
+
+/* The caller holds the lock. */
+static void
+remove_table(PurgeTable *table)
+{
+	ttl_docs_unquarantine_all(table);
+	pg_atomic_fetch_add_u64(&ttl_docs_purge->tables_gone, 1);
+	hash_search(tables, &table->key, HASH_REMOVE, NULL);
 }
 
 /* All tables of a database that have an entry, as a list of them. */

@@ -1,11 +1,13 @@
-"""COPY FROM into a table with a primary key, nothing expired: speed, WAL and space."""
+"""COPY FROM into a table with a primary key: speed, WAL and space; and while something is expired."""
 
 import os
 
 from measure import Line, at_least, compare_statements
-from tables import make_docs, make_indexed, make_plain, rows
+from tables import LONG_AGO, add_docs, make_docs, make_indexed, make_plain, rows
 
-TABLES = ('docs', 'lazy_docs', 'plain', 'indexed')
+# The documents that have expired hold no key of a new one, but that has to be found out for each.
+EXPIRED = {'docs_expired': 'consistent', 'lazy_docs_expired': 'lazy'}
+TABLES = ('docs', 'lazy_docs', 'plain', 'indexed', *EXPIRED)
 
 
 def measure(bench):
@@ -13,26 +15,34 @@ def measure(bench):
     path = os.path.join(server.directory, 'rows')
     make_docs(server, 0)
     make_docs(server, 0, name='lazy_docs', indexing='lazy')
+    for name, indexing in EXPIRED.items():
+        make_docs(server, 0, name=name, indexing=indexing)
+        server.sql("SELECT ttl_docs.pause_purge('%s')" % name)
     make_plain(server, 0)
     make_indexed(server, 0)
     server.sql("COPY (%s) TO '%s'" % (rows(1, bench.scale.rows), path))
 
     def empty(statement):
-        server.sql('TRUNCATE %s' % statement.split()[1])
+        table = statement.split()[1]
+        server.sql('TRUNCATE ' + table)
+        if table in EXPIRED:
+            add_docs(server, -100, -1, age=LONG_AGO, name=table)
         server.sql('CHECKPOINT')
 
     seconds = compare_statements(
         server, ["COPY %s (id, doc) FROM '%s'" % (table, path) for table in TABLES],
         max(3, bench.scale.rounds // 2), empty)
-    wal = [wal_of_copy(server, table, path) for table in TABLES]
-    size = [server.sql("SELECT pg_total_relation_size('%s')" % table) for table in TABLES]
+    wal = [wal_of_copy(server, table, path) for table in TABLES[:3]]
+    size = [server.sql("SELECT pg_total_relation_size('%s')" % table) for table in TABLES[:3]]
     os.remove(path)
-    docs, lazy, plain, indexed = ([bench.scale.rows / s for s in side] for side in seconds)
+    docs, lazy, plain, indexed, docs_expired, lazy_expired = ([bench.scale.rows / s for s in side] for side in seconds)
     what = 'COPY %s rows, primary key, ' % format(bench.scale.rows, ',')
     return [
         Line(what + 'consistent', 'same table, no TTL', 'rows/s', docs, plain, at_least(0.70)),
         Line(what + 'consistent', 'same table, one more index', 'rows/s', docs, indexed),
         Line(what + 'lazy', 'same table, no TTL', 'rows/s', lazy, plain, at_least(0.80)),
+        Line('the same, while something is expired, consistent', 'same table, no TTL', 'rows/s', docs_expired, plain),
+        Line('the same, while something is expired, lazy', 'same table, no TTL', 'rows/s', lazy_expired, plain),
         Line('the same: WAL, consistent', 'same table, no TTL', 'bytes', wal[:1], wal[2:3]),
         Line('the same: WAL, lazy', 'same table, no TTL', 'bytes', wal[1:2], wal[2:3]),
         Line('the same: space on disk, consistent', 'same table, no TTL', 'bytes', size[:1], size[2:3]),
