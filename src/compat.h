@@ -91,20 +91,17 @@ typedef bool compat_UpdateIndexes;
 #define compat_any_index(update_indexes)	(update_indexes)
 #define compat_ExecInsertIndexTuples(relinfo, slot, estate, update_indexes) \
 	ExecInsertIndexTuples(relinfo, slot, estate, false, false, NULL, NIL)
-#define compat_index_new_row(relinfo, slot, estate) \
-	ExecInsertIndexTuples(relinfo, slot, estate, false, false, NULL, NIL)
+#define COMPAT_ALL_INDEXES	true
 #else
 #define compat_UpdateIndexes	TU_UpdateIndexes
 #define compat_any_index(update_indexes)	((update_indexes) != TU_None)
 #define compat_ExecInsertIndexTuples(relinfo, slot, estate, update_indexes) \
 	ExecInsertIndexTuples(relinfo, slot, estate, false, false, NULL, NIL, \
 						  (update_indexes) == TU_Summarizing)
-#define compat_index_new_row(relinfo, slot, estate) \
-	ExecInsertIndexTuples(relinfo, slot, estate, false, false, NULL, NIL, false)
+#define COMPAT_ALL_INDEXES	TU_All
 #endif
 
-/* Rights are asked for in nodes of their own since 16; 18 wants to know which
- * tables are left when partitions are pruned */
+/* Rights are in nodes of their own since 16; 18 asks which tables are not pruned */
 #if PG_VERSION_NUM < 160000
 #define compat_check_insert(pstate, item, columns) \
 	((item)->p_rte->requiredPerms = ACL_INSERT, \

@@ -138,8 +138,9 @@ typedef struct PurgeTable
 	bool		bound_is_known;
 	TimestampTz bound;
 	TimestampTz gathered_bound; /* what it is lowered to while a look is under way */
-	uint64		bound_look;		/* counts looks, and what makes them void */
+	uint64		bound_look;		/* the number of the look that counts */
 	int64		bound_looked;	/* when that was, in elapsed time; 0 = never */
+	int64		bound_interval; /* how long the next one has to wait */
 	/* trouble */
 	int			failures;		/* of the table itself, in a row */
 	int			quarantined;
@@ -209,6 +210,7 @@ typedef struct PurgeShared
 	pg_atomic_uint64 settings_epoch;	/* counts what may have turned the
 										 * purge on somewhere */
 	bool		tables_overflow;	/* not every table has an entry */
+	uint64		bound_looks;	/* looks so far, see write_bound.c */
 	int64		rate_free_at;	/* when, on the time that has passed,
 								 * purge_max_rate allows the next batch */
 	uint64		worker_generation;
@@ -224,7 +226,7 @@ extern void ttl_docs_forget_table(PurgeTable *table);
 extern void ttl_docs_begin_anew(PurgeTable *table);
 extern PurgeTable *ttl_docs_find_table(Oid relid);
 extern void ttl_docs_look_at_collections(List *roots);
-extern void ttl_docs_forget_bounds(List *roots);
+extern void ttl_docs_forget_bounds(Oid root);
 extern void ttl_docs_look_at_everything(void);
 extern List *ttl_docs_purge_tables(Oid database);
 extern void ttl_docs_forget_database(Oid database);

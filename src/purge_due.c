@@ -124,8 +124,8 @@ ttl_docs_note_change(Oid root)
 
 	must_list = true;
 	changed = list_append_unique_oid(changed, root);
-	ttl_docs_forget_bounds(changed);
 	MemoryContextSwitchTo(caller);
+	ttl_docs_forget_bounds(root);
 }
 
 /* Has this transaction changed any collection? */

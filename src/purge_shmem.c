@@ -11,7 +11,8 @@
  * it is held, except for lists, before they are returned.
  *
  * The due times are atomic, because sessions lower them when they commit, and
- * a commit must not wait.  Entries do not move, so sessions keep pointers to
+ * a commit must not wait.  (Before it commits, one that has written to a lazy
+ * collection takes the lock, shared: see write_bound.c.)  Entries do not move, so sessions keep pointers to
  * them.  Whoever is about to look at a table or a database first sets its due
  * to never, then looks, then lowers it to what it has found: what others write
  * meanwhile is either seen or lowers it.
@@ -52,7 +53,6 @@ static HTAB *shared_hash(const char *name, Size keysize, Size entrysize, long ma
 static void start_table(PurgeTable *table, Oid root);
 static int64 jump_accepted_for(Oid root);
 static void remove_table(PurgeTable *table);
-static bool is_of_collections(const PurgeTable *table, List *roots);
 
 void
 ttl_docs_purge_shmem_init(void)
@@ -322,20 +322,23 @@ void
 ttl_docs_look_at_collections(List *roots)
 {
 	TimestampTz clock = ttl_docs_clock();
+	bool		all = list_member_oid(roots, InvalidOid);
 	HASH_SEQ_STATUS status;
 	PurgeTable *table;
 
 	LWLockAcquire(ttl_docs_purge->lock, LW_SHARED);
 	hash_seq_init(&status, tables);
 	while ((table = hash_seq_search(&status)) != NULL)
-		if (is_of_collections(table, roots))
+		if (table->key.database == MyDatabaseId &&
+			(all || list_member_oid(roots, table->root) ||
+			 list_member_oid(roots, table->key.relid)))
 			ttl_docs_lower_due(&table->due, clock);
 	LWLockRelease(ttl_docs_purge->lock);
 }
 
-/* Forgets when the first documents of some collections expire, likewise. */
+/* Forgets when the first documents of a collection expire; InvalidOid likewise. */
 void
-ttl_docs_forget_bounds(List *roots)
+ttl_docs_forget_bounds(Oid root)
 {
 	HASH_SEQ_STATUS status;
 	PurgeTable *table;
@@ -343,18 +346,10 @@ ttl_docs_forget_bounds(List *roots)
 	LWLockAcquire(ttl_docs_purge->lock, LW_EXCLUSIVE);
 	hash_seq_init(&status, tables);
 	while ((table = hash_seq_search(&status)) != NULL)
-		if (is_of_collections(table, roots))
+		if (table->key.database == MyDatabaseId &&
+			(!OidIsValid(root) || table->root == root || table->key.relid == root))
 			ttl_docs_forget_bound(table);
 	LWLockRelease(ttl_docs_purge->lock);
-}
-
-static bool
-is_of_collections(const PurgeTable *table, List *roots)
-{
-	return table->key.database == MyDatabaseId &&
-		(list_member_oid(roots, InvalidOid) ||
-		 list_member_oid(roots, table->root) ||
-		 list_member_oid(roots, table->key.relid));
 }
 
 /* Has all tables of all databases looked at: no due time can be relied on. */

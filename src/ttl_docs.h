@@ -345,6 +345,7 @@ extern void ttl_docs_quiet_init(void);
 extern bool ttl_docs_nothing_expired(Relation rel, const Collection *collection,
 									 TimestampTz clock, QuietLook *recent);
 extern void ttl_docs_note_foreign_stamp(void);
+extern void ttl_docs_note_late_stamp(TimestampTz stamp);
 extern uint64 ttl_docs_stamp_generation(void);
 
 /* write_bound.c */

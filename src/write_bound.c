@@ -17,13 +17,16 @@
  * bound lower than it need be, which costs a look.)
  *
  * A look raises it, from when it is not known or was reached: by reading the blocks
- * whose summaries do not rule out that something expires soon, if they are few.  It
- * reads everything that VACUUM would have to keep, whether it is committed or
- * not.  Meanwhile others write, so what they lower is gathered: the look empties
+ * whose summaries do not rule out that something expires soon, if they are few.
+ * (They are many where much was written since VACUUM has summarized it, and where
+ * much expires all the time.  Then a look is tried ever more seldom.)  It reads
+ * everything that VACUUM would have to keep, whether it is committed or not.  Meanwhile others write, so what they lower is gathered: the look empties
  * that first, then reads, and then the bound becomes the earlier of what it has
  * found and what was gathered.  A document is in the table before its writer
  * lowers the bound for the second time; so either the look has read it, or that
- * second time comes after the look has begun.
+ * second time comes after the look has begun.  (Libraries that write documents
+ * when a transaction is about to commit, after we were told of that, are not
+ * provided for.)
  *
  * Settings decide when a document expires.  A change of them forgets the bound as
  * it is made, and those who could look are kept out by its lock until it is
@@ -51,32 +54,42 @@
 
 #include "purge.h"
 
-/* how many blocks a look reads, and how long the next one has to wait */
-#define MAX_BLOCKS		64
-#define LOOK_INTERVAL	(10 * USECS_PER_SEC)
+/* how many blocks a look reads: four ranges of an index, or a small table */
+#define MAX_BLOCKS		512
 /* how far a look at some of the blocks is ahead */
-#define HORIZON			(60 * 60 * USECS_PER_SEC)
+#define HORIZON			(180 * USECS_PER_SEC)
+/* when the next look may be, and when after looks in vain */
+#define LOOK_INTERVAL	(10 * USECS_PER_SEC)
+#define MAX_INTERVAL	(600 * USECS_PER_SEC)
 
-/* What this transaction has written: the first to expire of each table */
+/* What this transaction has written: the first to expire of a table */
 typedef struct OwnExpiry
 {
 	Oid			relid;
 	TimestampTz expiry;
 } OwnExpiry;
-static OwnExpiry *own = NULL;	/* grows, and is kept */
-static int	nown = 0;
-static int	max_own = 0;
+static List *own = NIL;			/* in TopTransactionContext */
 
+typedef enum BoundState
+{
+	BOUND_AHEAD,
+	BOUND_REACHED,				/* or not known */
+	BOUND_CAN_BE_RAISED			/* the same, and it is time to try */
+} BoundState;
+
+static OwnExpiry *find_own(Oid relid);
 static void lower_before_commit(XactEvent event, void *arg);
-static TimestampTz own_expiry(Oid relid);
 static void lower_bound(Oid relid, TimestampTz expiry);
-static bool is_ahead(Oid relid, TimestampTz clock);
+static BoundState bound_state(Oid relid, Oid root, TimestampTz clock);
+static bool may_look(const PurgeTable *table);
 static bool begin_look(Oid relid, uint64 *look);
 static void end_look(Oid relid, uint64 look, TimestampTz found);
 static bool first_expiry(Relation rel, const Collection *collection,
 						 TimestampTz clock, TimestampTz *expiry);
 static bool first_expiry_by_index(Relation rel, const Collection *collection,
 								  TimestampTz clock, TimestampTz *expiry);
+static int	blocks_to_read(Relation rel, const Collection *collection,
+						   TimestampTz clock, BlockNumber *blocks);
 static TimestampTz first_expiry_in(Relation rel, const Collection *collection,
 								   BlockNumber first, BlockNumber last);
 
@@ -90,51 +103,59 @@ ttl_docs_bound_init(void)
 void
 ttl_docs_note_expiry(Oid relid, TimestampTz expiry)
 {
-	int			i = 0;
+	OwnExpiry  *known = find_own(relid);
 
-	while (i < nown && own[i].relid != relid)
-		i++;
-	if (i < nown && own[i].expiry <= expiry)
+	if (known != NULL && known->expiry <= expiry)
 		return;
-	if (i == max_own)
+	if (known == NULL)
 	{
-		int			max = Max(max_own * 2, 16);
+		MemoryContext caller = MemoryContextSwitchTo(TopTransactionContext);
 
-		own = own == NULL ?
-			MemoryContextAlloc(TopMemoryContext, max * sizeof(OwnExpiry)) :
-			repalloc(own, max * sizeof(OwnExpiry));
-		max_own = max;
+		known = palloc(sizeof(OwnExpiry));
+		known->relid = relid;
+		own = lappend(own, known);
+		MemoryContextSwitchTo(caller);
 	}
-	nown = Max(nown, i + 1);
-	own[i].relid = relid;
-	own[i].expiry = expiry;
+	known->expiry = expiry;
 	lower_bound(relid, expiry);
 }
 
-static TimestampTz
-own_expiry(Oid relid)
+static OwnExpiry *
+find_own(Oid relid)
 {
-	for (int i = 0; i < nown; i++)
-		if (own[i].relid == relid)
-			return own[i].expiry;
-	return DT_NOEND;
+	ListCell   *lc;
+
+	foreach(lc, own)
+	{
+		OwnExpiry  *known = lfirst(lc);
+
+		if (known->relid == relid)
+			return known;
+	}
+	return NULL;
 }
 
 static void
 lower_before_commit(XactEvent event, void *arg)
 {
+	ListCell   *lc;
+
 	(void) arg;
 	switch (event)
 	{
 		case XACT_EVENT_PRE_COMMIT:
 		case XACT_EVENT_PRE_PREPARE:
-			for (int i = 0; i < nown; i++)
-				lower_bound(own[i].relid, own[i].expiry);
+			foreach(lc, own)
+			{
+				OwnExpiry  *known = lfirst(lc);
+
+				lower_bound(known->relid, known->expiry);
+			}
 			break;
 		case XACT_EVENT_COMMIT:
 		case XACT_EVENT_PREPARE:
 		case XACT_EVENT_ABORT:
-			nown = 0;
+			own = NIL;
 			break;
 		default:
 			break;
@@ -147,33 +168,52 @@ ttl_docs_is_before_bound(Relation rel, const Collection *collection,
 						 TimestampTz clock)
 {
 	Oid			relid = RelationGetRelid(rel);
+	OwnExpiry  *known = find_own(relid);
+	BoundState	state;
 	uint64		look;
 	TimestampTz expiry;
 
-	if (ttl_docs_changed_collections() ||
-		own_expiry(relid) <= clock)
+	if (ttl_docs_changed_collections() || (known != NULL && known->expiry <= clock))
 		return false;
-	if (is_ahead(relid, clock))
-		return true;
+	state = bound_state(relid, collection->root, clock);
+	if (state != BOUND_CAN_BE_RAISED)
+		return state == BOUND_AHEAD;
+	/* makes the entry, or makes it one of this collection */
 	if (ttl_docs_purge_table(relid, collection->root) == NULL ||
 		!begin_look(relid, &look) ||
 		!first_expiry(rel, collection, clock, &expiry))
 		return false;
 	end_look(relid, look, expiry);
-	return is_ahead(relid, clock);
+	return bound_state(relid, collection->root, clock) == BOUND_AHEAD;
 }
 
-static bool
-is_ahead(Oid relid, TimestampTz clock)
+static BoundState
+bound_state(Oid relid, Oid root, TimestampTz clock)
 {
+	BoundState	state = BOUND_REACHED;
 	PurgeTable *table;
-	bool		ahead;
 
 	LWLockAcquire(ttl_docs_purge->lock, LW_SHARED);
 	table = ttl_docs_find_table(relid);
-	ahead = table != NULL && table->bound_is_known && table->bound > clock;
+	if (table == NULL || table->root != root)
+	{
+		if (!ttl_docs_purge->tables_overflow)
+			state = BOUND_CAN_BE_RAISED;
+	}
+	else if (table->bound_is_known && table->bound > clock)
+		state = BOUND_AHEAD;
+	else if (may_look(table))
+		state = BOUND_CAN_BE_RAISED;
 	LWLockRelease(ttl_docs_purge->lock);
-	return ahead;
+	return state;
+}
+
+/* The caller holds the lock. */
+static bool
+may_look(const PurgeTable *table)
+{
+	return table->bound_looked == 0 ||
+		ttl_docs_elapsed() - table->bound_looked >= table->bound_interval;
 }
 
 static void
@@ -201,36 +241,40 @@ lower_bound(Oid relid, TimestampTz expiry)
 	LWLockRelease(ttl_docs_purge->lock);
 }
 
-/* It is no longer known; nor will a look know that is under way. */
+/*
+ * It is no longer known; nor will a look know that is under way.  The caller holds
+ * the lock.
+ */
 void
 ttl_docs_forget_bound(PurgeTable *table)
 {
-	Assert(LWLockHeldByMeInMode(ttl_docs_purge->lock, LW_EXCLUSIVE));
 	table->bound_is_known = false;
-	table->bound_look++;
+	table->bound_look = ++ttl_docs_purge->bound_looks;
 	table->bound_looked = 0;
 }
 
-/* One at a time, and not too often. */
+/* One at a time, and until it succeeds, the next one is later still. */
 static bool
 begin_look(Oid relid, uint64 *look)
 {
-	int64		elapsed = ttl_docs_elapsed();
 	PurgeTable *table;
-	bool		may_look;
+	bool		begins;
 
 	LWLockAcquire(ttl_docs_purge->lock, LW_EXCLUSIVE);
 	table = ttl_docs_find_table(relid);
-	may_look = table != NULL &&
-		(table->bound_looked == 0 || elapsed - table->bound_looked >= LOOK_INTERVAL);
-	if (may_look)
+	begins = table != NULL && may_look(table);
+	if (begins)
 	{
-		table->bound_looked = Max(elapsed, 1);
+		table->bound_interval = table->bound_looked == 0 ? LOOK_INTERVAL :
+			Min(table->bound_interval * 2, MAX_INTERVAL);
+		table->bound_looked = Max(ttl_docs_elapsed(), 1);
 		table->gathered_bound = DT_NOEND;
-		*look = ++table->bound_look;
+		/* a number that no other look has, whatever becomes of the entry */
+		table->bound_look = ++ttl_docs_purge->bound_looks;
+		*look = table->bound_look;
 	}
 	LWLockRelease(ttl_docs_purge->lock);
-	return may_look;
+	return begins;
 }
 
 static void
@@ -244,6 +288,7 @@ end_look(Oid relid, uint64 look, TimestampTz found)
 	{
 		table->bound = Min(table->gathered_bound, found);
 		table->bound_is_known = true;
+		table->bound_interval = LOOK_INTERVAL;
 	}
 	LWLockRelease(ttl_docs_purge->lock);
 }
@@ -255,6 +300,9 @@ first_expiry(Relation rel, const Collection *collection, TimestampTz clock,
 {
 	BlockNumber nblocks = RelationGetNumberOfBlocks(rel);
 
+	/* not every access method can read some blocks */
+	if (rel->rd_tableam->scan_set_tidrange == NULL)
+		return false;
 	if (nblocks > MAX_BLOCKS)
 		return first_expiry_by_index(rel, collection, clock, expiry);
 	*expiry = nblocks == 0 ? DT_NOEND :
@@ -267,35 +315,50 @@ static bool
 first_expiry_by_index(Relation rel, const Collection *collection,
 					  TimestampTz clock, TimestampTz *expiry)
 {
-	Oid			indexid = ttl_docs_purge_index(rel, INDEXING_LAZY);
 	BlockNumber blocks[MAX_BLOCKS];
-	BlockNumber block = InvalidBlockNumber;
+	int			nblocks = blocks_to_read(rel, collection, clock + HORIZON, blocks);
+	int			next;
+
+	/* slots are rounded up */
+	*expiry = clock + HORIZON - SLOT_MAX_WIDTH * USECS_PER_SEC;
+	for (int i = 0; i < nblocks; i = next)
+	{
+		for (next = i + 1; next < nblocks && blocks[next] == blocks[next - 1] + 1;)
+			next++;
+		*expiry = Min(*expiry, first_expiry_in(rel, collection, blocks[i],
+											   blocks[next - 1]));
+	}
+	return nblocks >= 0;
+}
+
+/* The blocks that may have something in a slot that is over by then; -1 = too many. */
+static int
+blocks_to_read(Relation rel, const Collection *collection, TimestampTz clock,
+			   BlockNumber *blocks)
+{
+	Oid			indexid = ttl_docs_purge_index(rel, INDEXING_LAZY);
 	int			nblocks = 0;
 	Relation	index;
 	TIDBitmap  *bitmap;
 	compat_TBMIterator *iterator;
-	bool		is_too_much = false;
+	BlockNumber block = InvalidBlockNumber;
 
 	if (!OidIsValid(indexid))
-		return false;
+		return -1;
 	index = index_open(indexid, AccessShareLock);
-	bitmap = ttl_docs_expired_blocks(index, &collection->settings, clock + HORIZON);
+	bitmap = ttl_docs_expired_blocks(index, &collection->settings, clock);
 	iterator = compat_tbm_begin(bitmap);
-	while (!is_too_much && compat_tbm_next(iterator, &block))
+	while (nblocks >= 0 && compat_tbm_next(iterator, &block))
 	{
-		is_too_much = nblocks == MAX_BLOCKS;
-		if (!is_too_much)
+		if (nblocks < MAX_BLOCKS)
 			blocks[nblocks++] = block;
+		else
+			nblocks = -1;
 	}
 	compat_tbm_end(iterator);
 	tbm_free(bitmap);
 	index_close(index, AccessShareLock);
-
-	/* slots are rounded up */
-	*expiry = clock + HORIZON - SLOT_MAX_WIDTH * USECS_PER_SEC;
-	for (int i = 0; i < nblocks && !is_too_much; i++)
-		*expiry = Min(*expiry, first_expiry_in(rel, collection, blocks[i], blocks[i]));
-	return !is_too_much;
+	return nblocks;
 }
 
 static TimestampTz

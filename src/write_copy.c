@@ -13,15 +13,19 @@
  * This is for what is usual.  Whatever else COPY can do is left to core, which
  * fires the trigger: WHERE, FREEZE, ON_ERROR, partitioned tables, other BEFORE ROW
  * triggers, transition tables, volatile defaults, replication and restores; and so
- * is every command that will fail for want of a right, so that the error is
- * core's.  With the command, the hooks are passed over that other libraries set up
+ * is what will fail because of row security, or for want of a right to read files,
+ * so that the error is core's.  With the command, the hooks are passed over that other libraries set up
  * before ours (they may count or audit commands); where there are such, nothing is
  * done here.
  *
- * Differences that can be seen, none of them in what is stored: a row holds its key
- * only when it is in; an error may name a line before the last that was read
- * (as it does for tables without triggers); and triggers that fire because a key is
- * freed do not see the up to 999 rows that go in together with the new one.
+ * Differences that can be seen: a row holds its key only when it is in; an error
+ * may name a line before the last that was read (as it does for tables without
+ * triggers); and triggers and foreign key actions that fire because a key is freed
+ * do not meet the up to 999 rows that go in together with the new one.
+ *
+ * A row is stamped when it is read, and may have to wait for the client to send
+ * more.  If that is long, those who rely on stamps of the clock are told
+ * (write_quiet.c).
  *
  * Locks, memory and errors are as in core: the table is open and locked from the
  * first look to the end, so that nothing that was decided here can change
@@ -74,7 +78,8 @@ typedef struct BulkCopy
 	TupleTableSlot *rows[MAX_ROWS]; /* made when first needed, then kept */
 	uint64		lines[MAX_ROWS];	/* where they stood */
 	int			nrows;
-	Size		bytes;			/* of these lines */
+	Size		bytes;			/* of these rows */
+	TimestampTz first_clock;	/* when the first of them was stamped */
 	uint64		processed;
 } BulkCopy;
 
@@ -125,8 +130,13 @@ bulk_ProcessUtility(PlannedStmt *pstmt, const char *queryString,
 	else if (!try_bulk_copy(pstmt->utilityStmt, queryString, &processed))
 		standard_ProcessUtility(pstmt, queryString, readOnlyTree, context,
 								params, queryEnv, dest, qc);
-	else if (qc != NULL)
-		SetQueryCompletion(qc, CMDTAG_COPY, processed);
+	else
+	{
+		if (qc != NULL)
+			SetQueryCompletion(qc, CMDTAG_COPY, processed);
+		/* as after every command: what runs at the commit sees the rows */
+		CommandCounterIncrement();
+	}
 }
 
 /* Does the command, if it is a usual COPY to a collection; false if not. */
@@ -227,7 +237,7 @@ has_only_our_trigger(const TriggerDesc *triggers)
 
 /*
  * Is there a default that may look at the table?  That of the stamp does not
- * count: it reads the clock, and what it gives is not used.
+ * count: its value is not used.
  */
 static bool
 has_volatile_default(Relation rel, List *names, AttrNumber stamp)
@@ -308,8 +318,6 @@ begin_bulk_copy(BulkCopy *copy, Relation rel, const Collection *collection,
 	MemoryContext caller;
 
 	copy->rel = rel;
-	copy->source = BeginCopyFrom(pstate, rel, NULL, stmt->filename, stmt->is_program,
-								 NULL, stmt->attlist, stmt->options);
 	copy->estate = CreateExecutorState();
 	copy->cid = GetCurrentCommandId(true);
 	caller = MemoryContextSwitchTo(copy->estate->es_query_cxt);
@@ -320,6 +328,9 @@ begin_bulk_copy(BulkCopy *copy, Relation rel, const Collection *collection,
 	ExecOpenIndices(copy->relinfo, false);
 	copy->pages = GetBulkInsertState();
 	MemoryContextSwitchTo(caller);
+	/* asks the client for the rows */
+	copy->source = BeginCopyFrom(pstate, rel, NULL, stmt->filename, stmt->is_program,
+								 NULL, stmt->attlist, stmt->options);
 }
 
 /* Reads, stamps and checks a row, and keeps it; false if there are no more. */
@@ -352,8 +363,10 @@ read_row(BulkCopy *copy)
 		check_row(copy, row);
 		/* what it points to does not live as long as it has to */
 		ExecMaterializeSlot(row);
+		copy->bytes += ExecFetchSlotHeapTuple(row, false, NULL)->t_len;
+		if (copy->nrows == 0)
+			copy->first_clock = copy->writer.clock;
 		copy->lines[copy->nrows++] = copy->source->cur_lineno;
-		copy->bytes += copy->source->line_buf.len;
 	}
 	MemoryContextSwitchTo(caller);
 	return is_row;
@@ -404,6 +417,9 @@ flush_rows(BulkCopy *copy)
 	uint64		line = source->cur_lineno;
 	bool		line_buf_valid = source->line_buf_valid;
 
+	if (copy->nrows == 0)
+		return;
+	ttl_docs_note_late_stamp(copy->first_clock);
 	source->line_buf_valid = false;
 	insert_rows(copy);
 	source->line_buf_valid = line_buf_valid;
@@ -430,9 +446,8 @@ insert_rows(BulkCopy *copy)
 			ttl_docs_free_keys_of(keys, copy->rel, copy->rows[i]);
 		}
 	}
-	if (copy->nrows > 0)
-		table_multi_insert(copy->rel, copy->rows, copy->nrows, copy->cid, 0,
-						   copy->pages);
+	table_multi_insert(copy->rel, copy->rows, copy->nrows, copy->cid, 0,
+					   copy->pages);
 	MemoryContextSwitchTo(caller);
 	for (int i = 0; i < copy->nrows; i++)
 	{
@@ -440,7 +455,8 @@ insert_rows(BulkCopy *copy)
 
 		copy->source->cur_lineno = copy->lines[i];
 		if (copy->relinfo->ri_NumIndices > 0)
-			recheck = compat_index_new_row(copy->relinfo, copy->rows[i], copy->estate);
+			recheck = compat_ExecInsertIndexTuples(copy->relinfo, copy->rows[i],
+												   copy->estate, COMPAT_ALL_INDEXES);
 		ExecARInsertTriggers(copy->estate, copy->relinfo, copy->rows[i], recheck, NULL);
 		list_free(recheck);
 		ExecClearTuple(copy->rows[i]);

@@ -120,6 +120,17 @@ ttl_docs_note_foreign_stamp(void)
 	pg_atomic_fetch_add_u64(&foreign_stamps->writers, 1);
 }
 
+/*
+ * This transaction writes a stamp that the clock gave some time ago: if that is too
+ * long for those who have looked since, it counts as not the clock's.
+ */
+void
+ttl_docs_note_late_stamp(TimestampTz stamp)
+{
+	if (ttl_docs_clock() - stamp > QUIET_PERIOD / 2)
+		ttl_docs_note_foreign_stamp();
+}
+
 /* Counts the commits of such transactions, since the server started. */
 uint64
 ttl_docs_stamp_generation(void)
@@ -168,7 +179,7 @@ ttl_docs_nothing_expired(Relation rel, const Collection *collection,
 		settings->due_floor == DT_NOBEGIN)
 		return true;
 	if (settings->indexing == INDEXING_LAZY)
-		return ttl_docs_is_before_bound(rel, collection, clock);
+		return ttl_docs_is_before_bound(rel, collection, clock + QUIET_PERIOD);
 	if (ttl_docs_clock_offset != 0)
 		return look(rel, collection, clock);
 	if (pg_atomic_read_u64(&foreign_stamps->writers) > 0)

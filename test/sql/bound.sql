@@ -20,7 +20,7 @@ SELECT put('lazy', 'b', '{"ttl": 100}');
 SELECT put('lazy', 'c', '{"ttl": -1}');
 SELECT put('lazy', 'a');
 SELECT put('lazy', 'b');
-SET ttl_docs.clock_offset = 99;
+SET ttl_docs.clock_offset = 50;
 SELECT put('lazy', 'd');
 SELECT put('lazy', 'b');
 SET ttl_docs.clock_offset = 100;
@@ -110,6 +110,18 @@ INSERT INTO parts (id, doc) VALUES ('b', '{"n": 2}');
 SELECT id, doc FROM parts ORDER BY 1;
 RESET ttl_docs.clock_offset;
 
+-- or of partitions of a partition
+CREATE TABLE root (id text PRIMARY KEY, doc jsonb) PARTITION BY LIST (id);
+CREATE TABLE branch PARTITION OF root FOR VALUES IN ('a', 'b') PARTITION BY LIST (id);
+CREATE TABLE leaf PARTITION OF branch FOR VALUES IN ('a', 'b');
+SELECT ttl_docs.adopt('root', 5000, indexing => 'lazy');
+SELECT put('leaf', 'a');
+ALTER TABLE root DETACH PARTITION branch;
+SELECT ttl_docs.set_default_ttl('branch', 1000);
+SET ttl_docs.clock_offset = 2000;
+SELECT put('leaf', 'a', '{"ttl": -1}');
+RESET ttl_docs.clock_offset;
+
 -- Other modes and back
 SELECT ttl_docs.set_indexing('lazy', 'consistent');
 INSERT INTO lazy VALUES ('f', '{"ttl": 10}');
@@ -122,23 +134,23 @@ RESET ttl_docs.clock_offset;
 SELECT ttl_docs.create_collection('large', 100000, indexing => 'lazy');
 ALTER TABLE large ALTER COLUMN doc SET STORAGE PLAIN;
 INSERT INTO large SELECT n::text, jsonb_build_object('ttl', 50000, 'text', repeat('x', 2000)) FROM generate_series(1, 2000) AS n;
-SELECT pg_relation_size('large') / current_setting('block_size')::int > 400 AS is_large,
+SELECT pg_relation_size('large') / current_setting('block_size')::int > 512 AS is_large,
     brin_summarize_new_values((SELECT indexrelid FROM pg_index WHERE indrelid = 'large'::regclass AND NOT indisunique)) > 0 AS has_summaries;
 -- (changing the settings has the bound forgotten)
 SELECT ttl_docs.set_default_ttl('large', 100001);
 SELECT put('large', 'a', '{"ttl": 50000}');
--- one that expires within the hour, in a slot that is over a little later
-INSERT INTO large VALUES ('edge', '{"ttl": 3599}');
+-- one that expires soon, in a slot that is over a little later
+INSERT INTO large VALUES ('edge', '{"ttl": 179}');
 SELECT ttl_docs.set_default_ttl('large', 100002);
 SELECT put('large', 'b', '{"ttl": 50000}');
-SET ttl_docs.clock_offset = 3599;
+SET ttl_docs.clock_offset = 179;
 SELECT put('large', 'edge', '{"ttl": 50000}');
 RESET ttl_docs.clock_offset;
 -- and one that expires sooner
-INSERT INTO large VALUES ('soon', '{"ttl": 1000}');
+INSERT INTO large VALUES ('soon', '{"ttl": 100}');
 SELECT ttl_docs.set_default_ttl('large', 100003);
 SELECT put('large', 'c', '{"ttl": 50000}');
-SET ttl_docs.clock_offset = 1000;
+SET ttl_docs.clock_offset = 100;
 SELECT put('large', 'soon');
 RESET ttl_docs.clock_offset;
 -- without summaries it is not known
@@ -147,5 +159,5 @@ INSERT INTO large SELECT n::text, jsonb_build_object('ttl', 50000, 'text', repea
 SELECT ttl_docs.set_default_ttl('large', 100004);
 SELECT put('large', 'd');
 
-DROP TABLE lazy, own, brought, parts, large;
+DROP TABLE lazy, own, brought, parts, root, branch, large;
 DROP FUNCTION put, probes;
