@@ -189,6 +189,7 @@ instant_ProcessUtility(PlannedStmt *pstmt, const char *queryString,
 					   DestReceiver *dest, QueryCompletion *qc)
 {
 	LiveQuery	utility = {0};
+	LiveQuery  *outer = running_query;
 
 	/* a walsender may have been given a snapshot by its last command */
 	if (!am_walsender)
@@ -204,6 +205,9 @@ instant_ProcessUtility(PlannedStmt *pstmt, const char *queryString,
 	utility.is_utility = true;
 	utility.next = live_queries;
 	live_queries = &utility;
+	/* what COPY FROM writes is not written by a query that has called it */
+	if (IsA(pstmt->utilityStmt, CopyStmt))
+		running_query = NULL;
 	PG_TRY();
 	{
 		if (next_ProcessUtility_hook)
@@ -216,6 +220,7 @@ instant_ProcessUtility(PlannedStmt *pstmt, const char *queryString,
 	PG_FINALLY();
 	{
 		drop_live_query(&utility);
+		running_query = outer;
 	}
 	PG_END_TRY();
 }

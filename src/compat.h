@@ -101,6 +101,13 @@ typedef bool compat_UpdateIndexes;
 #define COMPAT_ALL_INDEXES	TU_All
 #endif
 
+/* Has the table got a new file in this transaction?  Renamed in 16 */
+#if PG_VERSION_NUM < 160000
+#define compat_has_new_file(rel)	((rel)->rd_firstRelfilenodeSubid != InvalidSubTransactionId)
+#else
+#define compat_has_new_file(rel)	((rel)->rd_firstRelfilelocatorSubid != InvalidSubTransactionId)
+#endif
+
 /* Rights are in nodes of their own since 16; 18 asks which tables are not pruned */
 #if PG_VERSION_NUM < 160000
 #define compat_check_insert(pstate, item, columns) \

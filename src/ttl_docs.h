@@ -338,7 +338,8 @@ extern void ttl_docs_free_keys(KeyProbe *probe, Relation rel,
 extern bool ttl_docs_must_free_keys(KeyProbe *probe, Relation rel,
 									TimestampTz clock);
 extern void ttl_docs_free_keys_of(KeyProbe *probe, Relation rel,
-								  TupleTableSlot *row);
+								  TupleTableSlot *row,
+								  void (*before_delete) (void *), void *arg);
 
 /* write_quiet.c */
 extern void ttl_docs_quiet_init(void);
@@ -351,6 +352,7 @@ extern uint64 ttl_docs_stamp_generation(void);
 /* write_bound.c */
 extern void ttl_docs_bound_init(void);
 extern void ttl_docs_note_expiry(Oid relid, TimestampTz expiry);
+extern void ttl_docs_confirm_expiry(Oid relid);
 extern bool ttl_docs_is_before_bound(Relation rel, const Collection *collection,
 									 TimestampTz clock);
 

@@ -12,7 +12,9 @@
  *
  * Whoever writes a document lowers the bound to its time of expiry: once when it
  * is written, and once before the commit.  So it holds for all that is committed;
- * what a transaction has written itself, it knows besides.
+ * what a transaction has written itself, it knows besides.  (A document that is not
+ * committed is missing if somebody has looked between its stamp and its row.  Who
+ * wants its key then waits for it in core, without judging it afterwards.)
  * (A document that its writer takes away again, or that is deleted, leaves the
  * bound lower than it need be, which costs a look.)
  *
@@ -27,6 +29,9 @@
  * second time comes after the look has begun.  (Libraries that write documents
  * when a transaction is about to commit, after we were told of that, are not
  * provided for.)
+ *
+ * What is read has to be what there is.  A transaction that has given the table a new
+ * file (TRUNCATE, ALTER TABLE) does not look: the old one may come back.
  *
  * Settings decide when a document expires.  A change of them forgets the bound as
  * it is made, and those who could look are kept out by its lock until it is
@@ -120,6 +125,16 @@ ttl_docs_note_expiry(Oid relid, TimestampTz expiry)
 	lower_bound(relid, expiry);
 }
 
+/* What was noted of a table is in it now: those who look see it from here on. */
+void
+ttl_docs_confirm_expiry(Oid relid)
+{
+	OwnExpiry  *known = find_own(relid);
+
+	if (known != NULL)
+		lower_bound(relid, known->expiry);
+}
+
 static OwnExpiry *
 find_own(Oid relid)
 {
@@ -178,11 +193,15 @@ ttl_docs_is_before_bound(Relation rel, const Collection *collection,
 	state = bound_state(relid, collection->root, clock);
 	if (state != BOUND_CAN_BE_RAISED)
 		return state == BOUND_AHEAD;
-	/* makes the entry, or makes it one of this collection */
-	if (ttl_docs_purge_table(relid, collection->root) == NULL ||
+	/* the old file may come back; and an entry may have to be made, or changed */
+	if (compat_has_new_file(rel) ||
+		ttl_docs_purge_table(relid, collection->root) == NULL ||
 		!begin_look(relid, &look) ||
 		!first_expiry(rel, collection, clock, &expiry))
 		return false;
+	/* what we are about to write is noted already, and not there yet */
+	if (known != NULL)
+		expiry = Min(expiry, known->expiry);
 	end_look(relid, look, expiry);
 	return bound_state(relid, collection->root, clock) == BOUND_AHEAD;
 }

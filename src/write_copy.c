@@ -18,10 +18,11 @@
  * before ours (they may count or audit commands); where there are such, nothing is
  * done here.
  *
- * Differences that can be seen: a row holds its key only when it is in; an error
- * may name a line before the last that was read (as it does for tables without
- * triggers); and triggers and foreign key actions that fire because a key is freed
- * do not meet the up to 999 rows that go in together with the new one.
+ * Differences that can be seen, as for tables without triggers: a row holds its key
+ * only when it is in; of several errors, that of a later line may be the first; and
+ * functions that CHECK constraints call do not find the rows that wait.  Triggers
+ * and foreign key actions that fire because a key is freed do: where there is an
+ * expired document to delete, the rows before it go in first.
  *
  * A row is stamped when it is read, and may have to wait for the client to send
  * more.  If that is long, those who rely on stamps of the clock are told
@@ -78,6 +79,8 @@ typedef struct BulkCopy
 	TupleTableSlot *rows[MAX_ROWS]; /* made when first needed, then kept */
 	uint64		lines[MAX_ROWS];	/* where they stood */
 	int			nrows;
+	int			at;				/* the one whose keys are being freed */
+	int			ninserted;		/* so many are in */
 	Size		bytes;			/* of these rows */
 	TimestampTz first_clock;	/* when the first of them was stamped */
 	uint64		processed;
@@ -106,7 +109,9 @@ static bool read_row(BulkCopy *copy);
 static void stamp_row(BulkCopy *copy, TupleTableSlot *row);
 static void check_row(BulkCopy *copy, TupleTableSlot *row);
 static void flush_rows(BulkCopy *copy);
-static void insert_rows(BulkCopy *copy);
+static void free_keys_and_insert(BulkCopy *copy);
+static void insert_rows_before(void *arg);
+static void insert_rows(BulkCopy *copy, int end);
 static void end_bulk_copy(BulkCopy *copy);
 
 void
@@ -421,46 +426,80 @@ flush_rows(BulkCopy *copy)
 		return;
 	ttl_docs_note_late_stamp(copy->first_clock);
 	source->line_buf_valid = false;
-	insert_rows(copy);
+	free_keys_and_insert(copy);
 	source->line_buf_valid = line_buf_valid;
 	source->cur_lineno = line;
 
 	copy->processed += copy->nrows;
 	copy->nrows = 0;
+	copy->ninserted = 0;
 	copy->bytes = 0;
 	pgstat_progress_update_param(PROGRESS_COPY_TUPLES_PROCESSED, copy->processed);
 }
 
+/*
+ * Frees the keys of the rows, only now, whenever they were read: what expires
+ * meanwhile is found, too.  Then they go in.
+ */
 static void
-insert_rows(BulkCopy *copy)
+free_keys_and_insert(BulkCopy *copy)
 {
-	MemoryContext caller = MemoryContextSwitchTo(GetPerTupleMemoryContext(copy->estate));
 	KeyProbe   *keys = copy->writer.keys;
 
-	/* only now, whenever they were read: what expires meanwhile is found, too */
 	if (ttl_docs_must_free_keys(keys, copy->rel, ttl_docs_clock()))
 	{
-		for (int i = 0; i < copy->nrows; i++)
+		MemoryContext caller = MemoryContextSwitchTo(GetPerTupleMemoryContext(copy->estate));
+
+		for (copy->at = 0; copy->at < copy->nrows; copy->at++)
 		{
-			copy->source->cur_lineno = copy->lines[i];
-			ttl_docs_free_keys_of(keys, copy->rel, copy->rows[i]);
+			copy->source->cur_lineno = copy->lines[copy->at];
+			ttl_docs_free_keys_of(keys, copy->rel, copy->rows[copy->at],
+								  insert_rows_before, copy);
 		}
+		MemoryContextSwitchTo(caller);
 	}
-	table_multi_insert(copy->rel, copy->rows, copy->nrows, copy->cid, 0,
-					   copy->pages);
+	insert_rows(copy, copy->nrows);
+}
+
+/*
+ * An expired document is about to go, and triggers and foreign key actions with
+ * it: they find the rows that stood before the one that wants its key.
+ */
+static void
+insert_rows_before(void *arg)
+{
+	BulkCopy   *copy = arg;
+
+	insert_rows(copy, copy->at);
+	copy->source->cur_lineno = copy->lines[copy->at];
+}
+
+/* Has the rows go in, up to that one, that are not in yet. */
+static void
+insert_rows(BulkCopy *copy, int end)
+{
+	MemoryContext caller;
+
+	if (copy->ninserted == end)
+		return;
+	caller = MemoryContextSwitchTo(GetPerTupleMemoryContext(copy->estate));
+	table_multi_insert(copy->rel, copy->rows + copy->ninserted,
+					   end - copy->ninserted, copy->cid, 0, copy->pages);
 	MemoryContextSwitchTo(caller);
-	for (int i = 0; i < copy->nrows; i++)
+	for (; copy->ninserted < end; copy->ninserted++)
 	{
+		TupleTableSlot *row = copy->rows[copy->ninserted];
 		List	   *recheck = NIL;
 
-		copy->source->cur_lineno = copy->lines[i];
+		copy->source->cur_lineno = copy->lines[copy->ninserted];
 		if (copy->relinfo->ri_NumIndices > 0)
-			recheck = compat_ExecInsertIndexTuples(copy->relinfo, copy->rows[i],
-												   copy->estate, COMPAT_ALL_INDEXES);
-		ExecARInsertTriggers(copy->estate, copy->relinfo, copy->rows[i], recheck, NULL);
+			recheck = compat_ExecInsertIndexTuples(copy->relinfo, row, copy->estate,
+												   COMPAT_ALL_INDEXES);
+		ExecARInsertTriggers(copy->estate, copy->relinfo, row, recheck, NULL);
 		list_free(recheck);
-		ExecClearTuple(copy->rows[i]);
+		ExecClearTuple(row);
 	}
+	ttl_docs_confirm_expiry(copy->writer.relid);
 }
 
 static void

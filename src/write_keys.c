@@ -74,6 +74,8 @@ struct KeyProbe
 	TupleTableSlot *scratch;	/* a tuple of the trigger's, which may get its
 								 * generated columns here */
 	TupleTableSlot *found_row;
+	void		(*before_delete) (void *arg);
+	void	   *before_delete_arg;
 	ResultRelInfo *relinfo;		/* for generated columns */
 };
 
@@ -259,10 +261,16 @@ ttl_docs_must_free_keys(KeyProbe *probe, Relation rel, TimestampTz clock)
 	return probe->indexes != NIL;
 }
 
-/* Frees those of a row that has its generated columns already. */
+/*
+ * Frees those of a row that has its generated columns already.  before_delete is
+ * called whenever there is something to free.
+ */
 void
-ttl_docs_free_keys_of(KeyProbe *probe, Relation rel, TupleTableSlot *row)
+ttl_docs_free_keys_of(KeyProbe *probe, Relation rel, TupleTableSlot *row,
+					  void (*before_delete) (void *), void *arg)
 {
+	probe->before_delete = before_delete;
+	probe->before_delete_arg = arg;
 	free_affected(probe, rel, row, probe->indexes, NULL);
 }
 
@@ -381,6 +389,8 @@ free_key(KeyProbe *probe, Relation rel, KeyIndex *index, ItemPointer self)
 		again = find_expired(probe, rel, indexrel, index, &key, self, &found);
 		if (again)
 			continue;
+		if (found != NIL && probe->before_delete != NULL)
+			probe->before_delete(probe->before_delete_arg);
 		foreach(lc, found)
 			again |= ttl_docs_delete_expired(rel, &probe->collection,
 											 lfirst(lc)) == DELETE_CHANGED;

@@ -69,6 +69,29 @@ RESET ttl_docs.clock_offset;
 SELECT put('own', 'c');
 SELECT put('own', 'c');
 
+-- A file that is taken back
+SELECT ttl_docs.create_collection('file', 1000, indexing => 'lazy');
+SELECT put('file', 'a');
+SELECT ttl_docs.set_default_ttl('file', 1001);
+BEGIN;
+TRUNCATE file;
+SELECT put('file', 'b', '{"ttl": -1}');
+ROLLBACK;
+SET ttl_docs.clock_offset = 2000;
+SELECT put('file', 'a', '{"ttl": -1}');
+RESET ttl_docs.clock_offset;
+SELECT put('file', 'c');
+SELECT ttl_docs.set_default_ttl('file', 1002);
+ALTER TABLE file ADD COLUMN n int;
+BEGIN;
+DELETE FROM file;
+ALTER TABLE file ALTER COLUMN n TYPE bigint;
+SELECT put('file', 'd', '{"ttl": -1}');
+ROLLBACK;
+SET ttl_docs.clock_offset = 2000;
+SELECT put('file', 'c', '{"ttl": -1}');
+RESET ttl_docs.clock_offset;
+
 -- An update, and stamps from elsewhere
 CREATE TABLE brought (id text PRIMARY KEY, doc jsonb, changed timestamptz DEFAULT clock_timestamp());
 SELECT ttl_docs.adopt('brought', 1000, indexing => 'lazy');
@@ -159,5 +182,5 @@ INSERT INTO large SELECT n::text, jsonb_build_object('ttl', 50000, 'text', repea
 SELECT ttl_docs.set_default_ttl('large', 100004);
 SELECT put('large', 'd');
 
-DROP TABLE lazy, own, brought, parts, root, branch, large;
+DROP TABLE lazy, own, file, brought, parts, root, branch, large;
 DROP FUNCTION put, probes;

@@ -129,6 +129,27 @@ RESET ttl_docs.clock_offset;
 SELECT * FROM log;
 SELECT * FROM children;
 DROP TABLE children;
+-- the rows before it are in by then: what is stored is as row by row
+CREATE TABLE tree (id text PRIMARY KEY, doc jsonb, parent text REFERENCES tree ON DELETE CASCADE);
+SELECT ttl_docs.adopt('tree', 100);
+INSERT INTO tree VALUES ('p', '{"ttl": 10}'), ('q', '{"ttl": 10}');
+SET ttl_docs.clock_offset = 20;
+COPY tree (id, doc, parent) FROM stdin;
+c	{}	p
+p	{}	\N
+d	{}	p
+\.
+SELECT id, parent FROM tree ORDER BY 1;
+-- also in a function that a query calls, for what that function has written
+CREATE FUNCTION write_and_copy() RETURNS text LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO tree VALUES ('f', '{"ttl": 10}');
+    PERFORM set_config('ttl_docs.clock_offset', '40', true);
+    RETURN copy_many($q$COPY tree (id, doc) FROM PROGRAM 'printf "f\t{}\n"'$q$);
+END $$;
+CREATE TABLE answers (text text);
+INSERT INTO answers SELECT write_and_copy() RETURNING text;
+RESET ttl_docs.clock_offset;
 -- constraints of all kinds, also those that are checked late
 CREATE EXTENSION IF NOT EXISTS btree_gist;
 CREATE TABLE kinds (id text PRIMARY KEY, doc jsonb, late int UNIQUE DEFERRABLE INITIALLY DEFERRED, r int4range, EXCLUDE USING gist (r WITH &&));
@@ -342,6 +363,6 @@ RESET ROLE;
 ALTER TABLE docs DISABLE ROW LEVEL SECURITY;
 SELECT id FROM docs WHERE id = 'q';
 
-DROP TABLE docs, plain, log, kinds, parents, lazy, late, parts;
-DROP FUNCTION calls, how, copy_many, refused, log(), change, probes_by, tell_count;
+DROP TABLE docs, plain, log, tree, answers, kinds, parents, lazy, late, parts;
+DROP FUNCTION calls, how, copy_many, refused, log(), change, probes_by, tell_count, write_and_copy;
 DROP ROLE regress_ttl_copy;
