@@ -7,7 +7,7 @@ does little else, reaches states that an even mixture does not.
 What is drawn depends on the seed and on the model alone, never on the server.
 """
 
-from model_steps import (Aggregate, Begin, Condition, Copy, Delete, Document, Documents, Edge, End, FetchAll,
+from model_steps import (Aggregate, Begin, Condition, Copy, CopyFrom, Delete, Document, Documents, Edge, End, FetchAll,
                          GetDefaultTtl, InheritingEdge, Insert, Join, Merge, MoveClock, OpenCursor, Preview,
                          Purge, Race, Savepoint, Select, SelectFor, SetDefaultTtl, SetIndexing, Update,
                          Vacuum)
@@ -19,7 +19,7 @@ INVALID_TTLS = (0, -2, 1.5, '60', True, [], {}, TTL_MAX + 1)
 VERBS = ('create', 'read', 'replace', 'upsert', 'patch', 'delete', 'touch')
 
 WEIGHTS = {
-    'insert': 14, 'upsert': 7, 'do_nothing': 3, 'insert_two': 2, 'merge': 3,
+    'insert': 14, 'upsert': 7, 'do_nothing': 3, 'insert_two': 2, 'copy_from': 3, 'merge': 3,
     'update': 8, 'touch': 6, 'move_key': 4, 'update_some': 3, 'delete': 5, 'delete_some': 1,
     'document': 8, 'documents': 2,
     'select': 10, 'aggregate': 5, 'join': 3, 'select_for': 2, 'copy': 1, 'cursor': 2, 'fetch': 1,
@@ -138,6 +138,11 @@ class Generator:
 
     def insert_two(self, world, session, table):
         return Insert(session, table.name, [self.row(), self.row()], self.random.choice((None, 'nothing')))
+
+    def copy_from(self, world, session, table):
+        # the keys of all rows are looked for before the first goes in: which of two waits, the model does not say
+        others = any(transaction is not None for number, transaction in enumerate(world.open) if number != session)
+        return CopyFrom(session, table.name, [self.row() for _ in range(1 if others else self.random.randint(1, 3))])
 
     def merge(self, world, session, table):
         return Merge(session, table.name, self.row())
