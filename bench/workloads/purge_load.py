@@ -27,10 +27,10 @@ END;"""
 def measure(bench):
     server = bench.server
     server.fill_pgbench(10)
-    saturated = windows(bench, bench.scale.rows)
+    saturated = windows(bench, 2 * bench.scale.rows)
     tps = [throughput(window) for window in saturated]
     rate = statistics.median(tps[0::2]) / 2
-    paced = windows(bench, 4 * bench.scale.rows, '-R', '%d' % rate)
+    paced = windows(bench, 4 * bench.scale.rows, '-R', '%d' % rate, rounds=2 * bench.scale.rounds)
     p99 = [percentile([t.micros for t in window['done']], 0.99) / 1000 for window in paced]
     draw(bench, rate)
     server.sql('DROP TABLE pgbench_accounts, pgbench_branches, pgbench_tellers, pgbench_history')
@@ -54,12 +54,13 @@ def purged(server):
     return int(server.sql("SELECT coalesce(sum(purged), 0) FROM ttl_docs.stat_collections"))
 
 
-def windows(bench, count, *options):
-    """Windows without and with purge, in turns, each with its transactions and the documents purged so far."""
+def windows(bench, count, *options, rounds=None):
+    """Windows without and with purge, in turns, each with its transactions and the documents purged so far, until all
+    of them are."""
     server = bench.server
     backlog(server, count)
     found = []
-    rounds = bench.scale.rounds
+    rounds = rounds or bench.scale.rounds
     length = 2 * rounds * (bench.scale.window + SETTLE) + 3
     load = server.pgbench([LOAD], '-c', str(CLIENTS), '-j', '2', '-T', str(length), *options)
     time.sleep(2)
@@ -74,7 +75,8 @@ def windows(bench, count, *options):
         for window in found:
             if window['from'] <= transaction.ended < window['to']:
                 window['done'].append(transaction)
-    return found
+    lasted = [window for window in found if window['purged'] < count]
+    return lasted[:max(len(lasted) // 2, 1) * 2] if len(lasted) > 1 else found[:2]
 
 
 def throughput(window):
