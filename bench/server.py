@@ -135,6 +135,7 @@ class Server:
         self.sql('ALTER SYSTEM SET ttl_docs.purge = on')
         began = time.time()
         self.sql('SELECT pg_reload_conf()')
+        time.sleep(0.5)     # whoever asks is a client at work
         self.wait_until('sum(purged) >= %d FROM ttl_docs.stat_collections' % count)
         self.configure(ttl_docs__purge='off')
         return began, self.sql('SELECT extract(epoch FROM max(last_purge))::float8 FROM ttl_docs.stat_collections')

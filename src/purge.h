@@ -211,8 +211,6 @@ typedef struct PurgeShared
 										 * purge on somewhere */
 	bool		tables_overflow;	/* not every table has an entry */
 	uint64		bound_looks;	/* looks so far, see write_bound.c */
-	double		load;			/* of the server, see purge_pace.c, */
-	int64		load_observed;	/* when that was, on the time that has passed */
 	int64		rate_free_at;	/* when, on the time that has passed,
 								 * purge_max_rate allows the next batch */
 	uint64		worker_generation;

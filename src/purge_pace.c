@@ -3,12 +3,11 @@
  * purge_pace.c
  *		How fast the purge goes: with what the foreground leaves over.
  *
- * Load is the number of client sessions that are at work.  It is read from the
- * shared process array without locks: a session that does not wait for its client
- * is at work.  (A walsender that has nothing to send waits for activity.)  A look
- * between two short transactions sees nobody, so load rises quickly and falls
- * slowly; and the workers share it, because each lives for seconds only.  With
- * none, there is no pause at all.  With half as many as there are processors, or more, a pause is
+ * Load is the number of client sessions that are at work, averaged over the
+ * last batches.  It is read from the shared process array without locks: a
+ * session that does not wait for its client is at work.  (A walsender that has
+ * nothing to send waits for activity.)  With none, there is no
+ * pause at all.  With half as many as there are processors, or more, a pause is
  * PAUSE_FACTOR times as long as the batch before it, and with fewer of them
  * shorter: a purge that takes a processor from a client shows in its latency.
  *
@@ -23,7 +22,6 @@
  */
 #include "postgres.h"
 
-#include <math.h>
 #include <unistd.h>
 
 #include "storage/proc.h"
@@ -40,9 +38,8 @@
 /* where there are no batches, on a busy server */
 #define REST_AFTER			1000
 #define REST_TIME			20000L
-/* weight of an observation above the average; in this time it falls by two thirds */
+/* weight of the newest observation */
 #define LOAD_WEIGHT			0.3
-#define LOAD_MEMORY			USECS_PER_SEC
 #define IDLE_LOAD			0.05
 /* growing so long is nothing unusual; after that, pauses halve in this time */
 #define PATIENCE			(120 * USECS_PER_SEC)
@@ -52,7 +49,7 @@
 
 #define WAIT_CLASS_MASK		0xFF000000U
 
-static double load = 0;			/* as last observed */
+static double load = 0;
 
 static int	active_clients(void);
 
@@ -60,19 +57,7 @@ static int	active_clients(void);
 void
 ttl_docs_observe_load(void)
 {
-	int64		now = ttl_docs_elapsed();
-	double		active = active_clients();
-
-	LWLockAcquire(ttl_docs_purge->lock, LW_EXCLUSIVE);
-	load = ttl_docs_purge->load;
-	if (active > load)
-		load += LOAD_WEIGHT * (active - load);
-	else
-		load = active + (load - active) *
-			exp((double) (ttl_docs_purge->load_observed - now) / LOAD_MEMORY);
-	ttl_docs_purge->load = load;
-	ttl_docs_purge->load_observed = now;
-	LWLockRelease(ttl_docs_purge->lock);
+	load += LOAD_WEIGHT * (active_clients() - load);
 }
 
 static int

@@ -65,6 +65,34 @@ $node->append_conf('postgresql.conf', "shared_preload_libraries = 'ttl_docs'");
 $node->restart;
 is($node->safe_psql('postgres', 'SELECT id FROM sessions'),
 	'a', 'the collection works again');
+
+# Beside a library that takes part in commands: whatever the order, it is told of a
+# COPY; but many rows at a time are copied only if ttl_docs comes first.
+if ($node->safe_psql('postgres', "SELECT count(*) FROM pg_available_extensions WHERE name = 'pg_stat_statements'"))
+{
+	for my $order ([ 'ttl_docs, pg_stat_statements', 'no' ], [ 'pg_stat_statements, ttl_docs', 'every' ])
+	{
+		my ($libraries, $row) = @$order;
+		$node->append_conf('postgresql.conf', "shared_preload_libraries = '$libraries'");
+		$node->restart;
+		is( $node->safe_psql(
+				'postgres', q{
+				CREATE EXTENSION IF NOT EXISTS pg_stat_statements;
+				SET client_min_messages = error;
+				SET track_functions = 'all';
+				TRUNCATE sessions;
+				BEGIN;
+				COPY sessions (id, doc) FROM PROGRAM 'printf "a\t{}\nb\t{}\n"';
+				SELECT count(*) FROM sessions;
+				SELECT sum(rows) FROM pg_stat_statements WHERE query LIKE 'COPY sessions%';
+				SELECT coalesce(pg_stat_get_xact_function_calls('ttl_docs_internal.write_document'::regproc), 0);
+				COMMIT;
+				SELECT 1 FROM pg_stat_statements_reset();
+			}),
+			join("\n", 2, 2, $row eq 'no' ? 0 : 2, 1),
+			"$libraries: COPY is counted, and the trigger fires for $row row");
+	}
+}
 $node->stop;
 
 done_testing();
