@@ -250,7 +250,7 @@ has_volatile_default(Relation rel, List *names, AttrNumber stamp)
 	TupleDesc	tupdesc = RelationGetDescr(rel);
 	List	   *columns = CopyGetAttnums(tupdesc, rel, names);
 
-	for (AttrNumber attno = 1; attno <= tupdesc->natts; attno++)
+	for (int attno = 1; attno <= tupdesc->natts; attno++)
 	{
 		Form_pg_attribute att = TupleDescAttr(tupdesc, attno - 1);
 		Node	   *expression;
