@@ -88,6 +88,8 @@ def same(live, row):
 class Worker(threading.Thread):
     """One connection at work until it is told to stop, or the connection breaks."""
 
+    to_retry = (psycopg2.errors.SerializationFailure,)
+
     def __init__(self, name, seed):
         super().__init__(name=name, daemon=True)
         self.random = random.Random(f'{seed} {name}')
@@ -130,7 +132,7 @@ class Worker(threading.Thread):
     def turn_or_retry(self):
         try:
             self.turn()
-        except psycopg2.errors.SerializationFailure:
+        except self.to_retry:
             self.retries += 1
             self.connection.rollback()
             self.forget()
@@ -374,6 +376,9 @@ class Session(Worker):
 class Floors(Worker):
     """Changes a DefaultTTL again and again, and writes documents that are dead or alive by it."""
 
+    # set_indexing() keeps writers out, and takes a stronger lock to drop an index: docs/limits.md
+    to_retry = Worker.to_retry + (psycopg2.errors.DeadlockDetected,)
+
     def __init__(self, seed):
         super().__init__('floors', seed)
         self.default_ttl = DEFAULT_TTL
@@ -443,6 +448,8 @@ class Floors(Worker):
 
 class Janitor(Worker):
     """Purges by hand, vacuums and makes checkpoints, so that recovery begins anywhere."""
+
+    to_retry = Floors.to_retry
 
     def turn(self):
         self.connection.autocommit = True
@@ -806,7 +813,7 @@ class Torture:
                 f'{sum(worker.acknowledged for worker in self.workers)} acknowledged transactions, '
                 f'{self.floors.changes} changes of DefaultTTL; under way: {dict(resolved)}; '
                 f'{sum(len(session.events["expired"]) for session in self.sessions)} expired events; '
-                f'{sum(worker.retries for worker in self.workers)} tried again after 40001')
+                f'{sum(worker.retries for worker in self.workers)} tried again after 40001 or 40P01')
 
 
 def parse_options():
