@@ -40,6 +40,8 @@
 
 #include "ttl_docs.h"
 
+static bool read_stamp(const Collection *collection, TupleTableSlot *row,
+					   TimestampTz *ts, bool *inherits, int32 *ttl);
 static int64 slot_width(int32 ttl);
 static int64 round_up_to_slot(TimestampTz ts, int64 width);
 
@@ -89,14 +91,26 @@ bool
 ttl_docs_row_is_expired(const ExpiryBounds *bounds, const Collection *collection,
 						TupleTableSlot *row)
 {
-	bool		ts_isnull;
+	TimestampTz ts;
 	bool		inherits;
-	Datum		ts = slot_getattr(row, collection->ts, &ts_isnull);
-	Datum		ttl = slot_getattr(row, collection->ttl, &inherits);
+	int32		ttl;
 
-	return !ts_isnull &&
-		ttl_docs_is_expired(bounds, DatumGetTimestampTz(ts), inherits,
-							inherits ? 0 : DatumGetInt32(ttl));
+	return read_stamp(collection, row, &ts, &inherits, &ttl) &&
+		ttl_docs_is_expired(bounds, ts, inherits, ttl);
+}
+
+/* The stamp and ttl of a row; false if it has no stamp, and never expires. */
+static bool
+read_stamp(const Collection *collection, TupleTableSlot *row, TimestampTz *ts,
+		   bool *inherits, int32 *ttl)
+{
+	bool		ts_isnull;
+	Datum		ts_value = slot_getattr(row, collection->ts, &ts_isnull);
+	Datum		ttl_value = slot_getattr(row, collection->ttl, inherits);
+
+	*ts = ts_isnull ? 0 : DatumGetTimestampTz(ts_value);
+	*ttl = *inherits ? 0 : DatumGetInt32(ttl_value);
+	return !ts_isnull;
 }
 
 /*
@@ -139,14 +153,12 @@ ttl_docs_expired_from(const CollectionSettings *settings, TimestampTz ts,
 TimestampTz
 ttl_docs_row_expired_from(const Collection *collection, TupleTableSlot *row)
 {
-	bool		ts_isnull;
+	TimestampTz ts;
 	bool		inherits;
-	Datum		ts = slot_getattr(row, collection->ts, &ts_isnull);
-	Datum		ttl = slot_getattr(row, collection->ttl, &inherits);
+	int32		ttl;
 
-	return ts_isnull ? DT_NOEND :
-		ttl_docs_expired_from(&collection->settings, DatumGetTimestampTz(ts),
-							  inherits, inherits ? 0 : DatumGetInt32(ttl));
+	return read_stamp(collection, row, &ts, &inherits, &ttl) ?
+		ttl_docs_expired_from(&collection->settings, ts, inherits, ttl) : DT_NOEND;
 }
 
 /*

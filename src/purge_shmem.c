@@ -12,10 +12,10 @@
  *
  * The due times are atomic, because sessions lower them when they commit, and
  * a commit must not wait.  (Before it commits, one that has written to a lazy
- * collection takes the lock, shared: see write_bound.c.)  Entries do not move, so sessions keep pointers to
- * them.  Whoever is about to look at a table or a database first sets its due
- * to never, then looks, then lowers it to what it has found: what others write
- * meanwhile is either seen or lowers it.
+ * collection takes the lock, shared: see write_bound.c.)  Entries do not move, so
+ * sessions keep pointers to them.  Whoever is about to look at a table or a
+ * database first sets its due to never, then looks, then lowers it to what it has
+ * found: what others write meanwhile is either seen or lowers it.
  *
  * The hash tables are of a fixed size.  Tables beyond it are purged all the
  * same: they have no progress and no statistics, and each visit looks at each
@@ -181,28 +181,24 @@ ttl_docs_forget_database(Oid database)
 PurgeTable *
 ttl_docs_purge_table(Oid relid, Oid root)
 {
-	/* most writes are to the table of the last one */
+	/* most writes are to the table of the last one, which is there if none has gone */
 	static PurgeTable *last = NULL;
-	static PurgeTableKey last_key;
-	static Oid	last_root;
 	static uint64 last_gone;
 	PurgeTableKey key = {MyDatabaseId, relid};
 	uint64		gone = pg_atomic_read_u64(&ttl_docs_purge->tables_gone);
 	PurgeTable *entry;
 	bool		found;
 
-	if (last != NULL && last_gone == gone && last_root == root &&
-		last_key.database == key.database && last_key.relid == relid)
+	if (last != NULL && last_gone == gone && last->key.relid == relid &&
+		last->root == root)
 		return last;
 
 	LWLockAcquire(ttl_docs_purge->lock, LW_SHARED);
-	entry = hash_search(tables, &key, HASH_FIND, NULL);
+	entry = ttl_docs_find_table(relid);
 	LWLockRelease(ttl_docs_purge->lock);
 	if (entry != NULL && entry->root == root)
 	{
 		last = entry;
-		last_key = key;
-		last_root = root;
 		last_gone = gone;
 		return entry;
 	}

@@ -12,19 +12,20 @@
  *
  * Whoever writes a document lowers the bound to its time of expiry: once when it
  * is written, and once before the commit.  So it holds for all that is committed;
- * what a transaction has written itself, it knows besides.  (A document that is not
- * committed is missing if somebody has looked between its stamp and its row.  Who
- * wants its key then waits for it in core, without judging it afterwards.)
- * (A document that its writer takes away again, or that is deleted, leaves the
- * bound lower than it need be, which costs a look.)
+ * what a transaction has written itself, it knows besides.  A document that is not
+ * committed is missing if somebody has looked between its stamp and its row: who
+ * wants its key then waits for it in core, without judging it afterwards.  One
+ * that its writer takes away again, or that is deleted, leaves the bound lower than
+ * it need be, which costs a look.
  *
  * A look raises it, from when it is not known or was reached: by reading the blocks
  * whose summaries do not rule out that something expires soon, if they are few.
  * (They are many where much was written since VACUUM has summarized it, and where
  * much expires all the time.  Then a look is tried ever more seldom.)  It reads
- * everything that VACUUM would have to keep, whether it is committed or not.  Meanwhile others write, so what they lower is gathered: the look empties
- * that first, then reads, and then the bound becomes the earlier of what it has
- * found and what was gathered.  A document is in the table before its writer
+ * everything that VACUUM would have to keep, whether it is committed or not.
+ * Meanwhile others write, so what they lower is gathered: the look empties that
+ * first, then reads, and then the bound becomes the earlier of what it has found
+ * and what was gathered.  A document is in the table before its writer
  * lowers the bound for the second time; so either the look has read it, or that
  * second time comes after the look has begun.  (Libraries that write documents
  * when a transaction is about to commit, after we were told of that, are not

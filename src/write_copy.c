@@ -97,8 +97,8 @@ static bool try_bulk_copy(Node *parsetree, const char *queryString,
 static bool is_usual_command(const CopyStmt *stmt);
 static Relation open_usual_table(const RangeVar *name, Collection *collection);
 static bool has_only_our_trigger(const TriggerDesc *triggers);
-static bool has_volatile_default(Relation rel, List *names, AttrNumber stamp);
-static ParseState *check_rights(Relation rel, const CopyStmt *stmt,
+static bool has_volatile_default(Relation rel, List *columns, AttrNumber stamp);
+static ParseState *check_rights(Relation rel, List *columns,
 								const char *queryString);
 static uint64 bulk_copy(Relation rel, const Collection *collection,
 						const CopyStmt *stmt, ParseState *pstate);
@@ -151,6 +151,7 @@ try_bulk_copy(Node *parsetree, const char *queryString, uint64 *processed)
 	CopyStmt   *stmt = (CopyStmt *) parsetree;
 	Collection	collection;
 	Relation	rel;
+	List	   *columns;
 	ParseState *pstate;
 	bool		is_usual;
 
@@ -159,9 +160,10 @@ try_bulk_copy(Node *parsetree, const char *queryString, uint64 *processed)
 	rel = open_usual_table(stmt->relation, &collection);
 	if (rel == NULL)
 		return false;
-	pstate = check_rights(rel, stmt, queryString);
+	columns = CopyGetAttnums(RelationGetDescr(rel), rel, stmt->attlist);
+	pstate = check_rights(rel, columns, queryString);
 	/* computes what is constant in the defaults, so not before that */
-	is_usual = !has_volatile_default(rel, stmt->attlist, collection.ts);
+	is_usual = !has_volatile_default(rel, columns, collection.ts);
 	if (is_usual)
 		*processed = bulk_copy(rel, &collection, stmt, pstate);
 	free_parsestate(pstate);
@@ -245,10 +247,9 @@ has_only_our_trigger(const TriggerDesc *triggers)
  * count: its value is not used.
  */
 static bool
-has_volatile_default(Relation rel, List *names, AttrNumber stamp)
+has_volatile_default(Relation rel, List *columns, AttrNumber stamp)
 {
 	TupleDesc	tupdesc = RelationGetDescr(rel);
-	List	   *columns = CopyGetAttnums(tupdesc, rel, names);
 
 	for (int attno = 1; attno <= tupdesc->natts; attno++)
 	{
@@ -266,22 +267,22 @@ has_volatile_default(Relation rel, List *names, AttrNumber stamp)
 	return false;
 }
 
-/* Raises an error unless the user may insert into the columns of the command. */
+/* Raises an error unless the user may insert into these columns. */
 static ParseState *
-check_rights(Relation rel, const CopyStmt *stmt, const char *queryString)
+check_rights(Relation rel, List *columns, const char *queryString)
 {
 	ParseState *pstate = make_parsestate(NULL);
 	ParseNamespaceItem *item;
-	Bitmapset  *columns = NULL;
+	Bitmapset  *inserted = NULL;
 	ListCell   *lc;
 
 	pstate->p_sourcetext = queryString;
 	item = addRangeTableEntryForRelation(pstate, rel, RowExclusiveLock, NULL,
 										 false, false);
-	foreach(lc, CopyGetAttnums(RelationGetDescr(rel), rel, stmt->attlist))
-		columns = bms_add_member(columns,
-								 lfirst_int(lc) - FirstLowInvalidHeapAttributeNumber);
-	compat_check_insert(pstate, item, columns);
+	foreach(lc, columns)
+		inserted = bms_add_member(inserted,
+								  lfirst_int(lc) - FirstLowInvalidHeapAttributeNumber);
+	compat_check_insert(pstate, item, inserted);
 	return pstate;
 }
 

@@ -20,8 +20,8 @@
  * An entry that is due may be of a row that is dead to everybody.  Such are passed
  * over, but not for long: after a large purge there may be many until VACUUM
  * comes, and then the answer is that we do not know.  Not knowing costs a probe of
- * each unique index.  Entries that are not due yet are not looked at, whatever they are of:
- * documents that are touched leave many behind.
+ * each unique index.  Entries that are not due yet are not looked at, whatever
+ * they are of: documents that are touched leave many behind.
  *
  * A BRIN index has no first entry; for lazy collections see write_bound.c.
  *
