@@ -22,11 +22,11 @@
  *   later, or failed in a savepoint; so the instant is when that statement
  *   arrived, or the last moment since that is known to be before the snapshot:
  *   a utility command began, such as BEGIN, or the transaction before ended, as
- *   in the loop of a procedure;
- * - the queries of foreign key checks are judged at the clock at every
- *   isolation level.  They lock rows, and core runs them with
- *   SECURITY_NOFORCE_RLS and without firing triggers, which triggers that run
- *   below a cascade do not.
+ *   in the loop of a procedure.  (If the clock was set back since, that moment is
+ *   moved with it.)  An imported snapshot has an instant of its own
+ *   (access_snapshot.c);
+ * - foreign key checks (access_foreign_key.c) are judged at the clock at every
+ *   isolation level.
  *
  * Live queries.  Each query is in the list from ExecutorStart until its memory
  * goes.  A memory context callback takes it out, so an error does it too;
@@ -84,8 +84,12 @@ static LiveQuery *running_query = NULL;
 static bool transaction_instant_is_set = false;
 static TimestampTz transaction_instant;
 
-/* The last utility command began, or the last transaction ended, here */
+/*
+ * When the last utility command began, or the last transaction ended: on the clock,
+ * and in elapsed time, which a clock that is set back does not change
+ */
 static TimestampTz last_boundary = DT_NOBEGIN;
+static int64 last_boundary_elapsed = 0;
 
 static ProcessUtility_hook_type next_ProcessUtility_hook = NULL;
 static post_parse_analyze_hook_type next_post_parse_analyze_hook = NULL;
@@ -106,9 +110,11 @@ static void note_transaction_snapshot(void);
 static void instant_ExecutorStart(QueryDesc *queryDesc, int eflags);
 static void instant_ExecutorRun(COMPAT_RUN_PARAMS);
 static void instant_ExecutorFinish(QueryDesc *queryDesc);
-static void choose_instant(LiveQuery *query, int eflags);
-static bool names_one_table(const PlannedStmt *stmt);
+static void choose_instant(LiveQuery *query);
 static TimestampTz instant_of_transaction(void);
+static void set_transaction_instant(TimestampTz instant);
+static void note_boundary(void);
+static TimestampTz boundary_on_clock(void);
 static TimestampTz instant_of_snapshot(Snapshot snapshot);
 static void take_leaders_instant(LiveQuery *query);
 static void tell_workers(LiveQuery *query);
@@ -190,10 +196,11 @@ instant_ProcessUtility(PlannedStmt *pstmt, const char *queryString,
 {
 	LiveQuery	utility = {0};
 	LiveQuery  *outer = running_query;
+	TimestampTz imported = ttl_docs_instant_to_import(pstmt->utilityStmt);
 
 	/* a walsender may have been given a snapshot by its last command */
 	if (!am_walsender)
-		last_boundary = GetCurrentTimestamp();
+		note_boundary();
 	if (ActiveSnapshotSet())
 	{
 		utility.snapshot = GetActiveSnapshot();
@@ -201,7 +208,7 @@ instant_ProcessUtility(PlannedStmt *pstmt, const char *queryString,
 		utility.instant = IsolationUsesXactSnapshot() ?
 			instant_of_transaction() : instant_of_snapshot(utility.snapshot);
 	}
-	last_boundary = GetCurrentTimestamp();
+	note_boundary();
 	utility.is_utility = true;
 	utility.next = live_queries;
 	live_queries = &utility;
@@ -223,6 +230,11 @@ instant_ProcessUtility(PlannedStmt *pstmt, const char *queryString,
 		running_query = outer;
 	}
 	PG_END_TRY();
+
+	if (imported != DT_NOEND)
+		set_transaction_instant(ttl_docs_shifted(imported));
+	else if (!am_walsender && !FirstSnapshotSet)
+		note_boundary();		/* LOCK TABLE can take its time */
 }
 
 /* Does the command run its query under a copy of the snapshot it was given? */
@@ -287,11 +299,11 @@ instant_ExecutorStart(QueryDesc *queryDesc, int eflags)
 	LiveQuery	starting = {0};
 	LiveQueryHolder *holder;
 
+	ttl_docs_prepare_plan(queryDesc);
 	starting.snapshot = queryDesc->snapshot;
 	starting.stmt = queryDesc->plannedstmt;
-	starting.validates_foreign_key = ttl_docs_alter_table_runs() &&
-		(eflags & EXEC_FLAG_SKIP_TRIGGERS) != 0;
-	choose_instant(&starting, eflags);
+	ttl_docs_recognise_foreign_key_query(&starting, queryDesc, eflags);
+	choose_instant(&starting);
 	starting.next = live_queries;
 	live_queries = &starting;
 	PG_TRY();
@@ -373,20 +385,9 @@ instant_ExecutorFinish(QueryDesc *queryDesc)
 }
 
 static void
-choose_instant(LiveQuery *query, int eflags)
+choose_instant(LiveQuery *query)
 {
-	bool		of_foreign_key = InNoForceRLSOperation() &&
-		(eflags & EXEC_FLAG_SKIP_TRIGGERS) != 0;
-
-	query->foreign_key_check = of_foreign_key &&
-		query->stmt->commandType == CMD_SELECT && query->stmt->rowMarks != NIL;
-	query->foreign_key_action = of_foreign_key &&
-		(query->stmt->commandType == CMD_UPDATE ||
-		 query->stmt->commandType == CMD_DELETE) &&
-		names_one_table(query->stmt);
 	query->checked_due = DT_NOEND;
-	query->needs_all_rows = query->foreign_key_check &&
-		IsA(query->stmt->planTree, Agg);
 	if (query->foreign_key_check)
 		query->instant = ttl_docs_clock();
 	else if (!IsolationUsesXactSnapshot())
@@ -402,32 +403,52 @@ choose_instant(LiveQuery *query, int eflags)
 	AcceptInvalidationMessages();
 }
 
-/*
- * Does a command name no table but its target?  Core's foreign key actions do
- * not; what a rule of the child makes of them also names the child, and could
- * show what has expired of any table.
- */
-static bool
-names_one_table(const PlannedStmt *stmt)
-{
-	return compat_named_tables(stmt) == 1;
-}
-
 /* The instant of a REPEATABLE READ or SERIALIZABLE transaction. */
 static TimestampTz
 instant_of_transaction(void)
 {
+	TimestampTz clock;
+	TimestampTz instant;
+
 	if (transaction_instant_is_set)
 		return transaction_instant;
+	clock = ttl_docs_clock();
 	/* a worker is told the leader's when it begins to run */
 	if (IsParallelWorker())
-		return ttl_docs_clock();
+		return clock;
+	instant = boundary_on_clock();
 	/* one that waits for a safe snapshot has it only now */
-	transaction_instant = XactDeferrable && XactReadOnly ? ttl_docs_clock() :
-		ttl_docs_shifted(am_walsender ? last_boundary :
-						 Max(GetCurrentStatementStartTimestamp(), last_boundary));
-	transaction_instant_is_set = true;
+	if (XactDeferrable && XactReadOnly)
+		instant = clock;
+	else if (!am_walsender)
+		instant = Max(instant, ttl_docs_shifted(GetCurrentStatementStartTimestamp()));
+	/* the clock may have been set back since the statement arrived */
+	set_transaction_instant(Min(instant, clock));
 	return transaction_instant;
+}
+
+static void
+set_transaction_instant(TimestampTz instant)
+{
+	transaction_instant = instant;
+	transaction_instant_is_set = true;
+	ttl_docs_publish_instant(ttl_docs_unshifted(instant));
+}
+
+/* No snapshot that the transaction takes from now on is older than this moment. */
+static void
+note_boundary(void)
+{
+	last_boundary = ttl_docs_clock();
+	last_boundary_elapsed = ttl_docs_elapsed();
+}
+
+/* The last such moment; if the clock was set back since, on the new clock. */
+static TimestampTz
+boundary_on_clock(void)
+{
+	return Min(last_boundary,
+			   ttl_docs_clock() - (ttl_docs_elapsed() - last_boundary_elapsed));
 }
 
 /* The instant of the live query that has this snapshot, or the clock. */
@@ -518,8 +539,10 @@ forget_transaction(XactEvent event, void *arg)
 	if (event == XACT_EVENT_PRE_COMMIT || event == XACT_EVENT_PRE_PREPARE ||
 		event == XACT_EVENT_PARALLEL_PRE_COMMIT)
 		return;
+	if (transaction_instant_is_set)
+		ttl_docs_publish_instant(DT_NOEND);
 	transaction_instant_is_set = false;
-	last_boundary = GetCurrentTimestamp();
+	note_boundary();
 	for (LiveQuery *query = live_queries; query != NULL; query = query->next)
 		if (query->is_utility)
 			query->snapshot = NULL;

@@ -37,12 +37,15 @@
  * serialization failure; but a WHERE could skip the update, and lose the new
  * document without a word.  So the WHERE begins with the same check.
  *
- * Foreign keys are validated (ADD, VALIDATE) against the parents on disk,
- * because a restore must not fail on a parent that has expired; children that
- * have expired need no parent.  Core does it by a query, in which the parents
- * get a test of their own, which lets all of them pass if, when it is executed,
- * it is ALTER TABLE itself that executes it.  Functions that users have run in
- * an ALTER TABLE are kept out by the look of that query, and by that.
+ * Plans that never passed the planner hook.  Another extension may call
+ * standard_planner() itself, and execute what that returns.  ExecutorStart is
+ * the second door (access_instant.c calls ttl_docs_prepare_plan): a plan that
+ * reads a collection and does not carry our mark is filtered there, on a copy,
+ * because it may belong to a cache.  The mark is the parameter that carries the instant;
+ * its type is one that no expression of a query can have.
+ *
+ * The test is recognised by all of its node, never by its function alone:
+ * everybody may call is_live() in a query, with other arguments.
  *
  *-------------------------------------------------------------------------
  */
@@ -76,32 +79,37 @@ typedef struct PlanWalk
 	PlannedStmt *stmt;
 	bool		has_collections;
 	bool		validates_foreign_key;	/* looks like core's query for that */
-	int			instant_param;	/* -1 if the plan is not parallel */
+	int			instant_param;
+	Bitmapset  *filtered;		/* range table entries whose scans have the test,
+								 * below the custom scan at hand */
 } PlanWalk;
 
 static planner_hook_type next_planner_hook = NULL;
-static ForeignKeyValidation validation = {false, NULL};
 
 static PlannedStmt *plan_query(Query *parse, const char *query_string,
 							   int cursorOptions, ParamListInfo boundParams);
-static bool has_collections(const PlannedStmt *stmt);
+static void filter_plan(PlannedStmt *stmt, bool validates_foreign_key);
+static bool scans_collection(const PlannedStmt *stmt);
+static void require_visible_collections(const PlannedStmt *stmt, Snapshot snapshot);
 static int	add_instant_param(PlannedStmt *stmt);
-static void visit(Plan *plan, PlanWalk *walk);
+static Plan *visit(Plan *plan, PlanWalk *walk);
 static void visit_list(List *plans, PlanWalk *walk);
 static bool scanned_collection(Index scanrelid, PlanWalk *walk,
 							   Collection *collection, RangeTblEntry **rte);
 static void filter_table_scan(Scan *scan, PlanWalk *walk);
 static const char *scan_test(const RangeTblEntry *rte, const PlanWalk *walk);
-static void filter_index_only_scan(IndexOnlyScan *scan, PlanWalk *walk);
-static void refuse_scan(Index scanrelid, Bitmapset *relids, PlanWalk *walk);
+static Plan *filter_index_only_scan(IndexOnlyScan *scan, PlanWalk *walk);
+static IndexScan *read_table_instead(IndexOnlyScan *scan);
+static Node *index_columns_to_table(Node *node, void *indextlist);
+static void visit_custom_scan(CustomScan *scan, PlanWalk *walk);
+static void refuse_unfiltered(Index scanrelid, Bitmapset *relids,
+							  Bitmapset *filtered, PlanWalk *walk);
 static void require_triggers(ModifyTable *modify, PlanWalk *walk);
 static bool has_write_trigger(Oid relid);
 static void filter_upsert(ModifyTable *modify, PlanWalk *walk);
 static List *add_test(List *quals, const char *function, Oid collection,
 					  Index varno, AttrNumber ts, AttrNumber ttl, PlanWalk *walk);
 static Oid	find_test_function(const char *name);
-static bool is_foreign_key_query(const Query *parse);
-static bool has_foreign_element(Node *node, void *context);
 
 void
 ttl_docs_plan_init(void)
@@ -110,103 +118,127 @@ ttl_docs_plan_init(void)
 	planner_hook = plan_query;
 }
 
-/*
- * The guard says whether a command that begins may validate a foreign key.
- * What was so far goes to *outer, to be restored when the command is through.
- */
-void
-ttl_docs_begin_validation(bool possible, ForeignKeyValidation *outer)
-{
-	*outer = validation;
-	validation.possible = possible;
-	validation.running = ttl_docs_running_query();
-}
-
-/* The command itself is through; what follows is ours. */
-void
-ttl_docs_stop_validation(void)
-{
-	validation.possible = false;
-}
-
-void
-ttl_docs_end_validation(const ForeignKeyValidation *outer)
-{
-	validation = *outer;
-}
-
-bool
-ttl_docs_may_validate(void)
-{
-	return validation.possible;
-}
-
-/* Is ALTER TABLE itself at work, and not a query that it runs? */
-bool
-ttl_docs_alter_table_runs(void)
-{
-	return validation.possible && ttl_docs_running_query() == validation.running;
-}
-
 static PlannedStmt *
 plan_query(Query *parse, const char *query_string, int cursorOptions,
 		   ParamListInfo boundParams)
 {
-	PlannedStmt *stmt;
-	PlanWalk	walk;
-	ListCell   *lc;
-
 	/* the planner scribbles on its input */
-	walk.validates_foreign_key = validation.possible &&
-		is_foreign_key_query(parse);
+	bool		validates = ttl_docs_looks_like_validation(parse);
+	PlannedStmt *stmt;
+
 	if (next_planner_hook)
 		stmt = next_planner_hook(parse, query_string, cursorOptions, boundParams);
 	else
 		stmt = standard_planner(parse, query_string, cursorOptions, boundParams);
-
-	walk.stmt = stmt;
-	walk.has_collections = has_collections(stmt);
-	/* functions that workers call may read collections; core's do not */
-	if (!walk.has_collections &&
-		!(stmt->parallelModeNeeded && stmt->invalItems != NIL))
-		return stmt;
-	walk.instant_param = stmt->parallelModeNeeded ? add_instant_param(stmt) : -1;
-
-	visit(stmt->planTree, &walk);
-	foreach(lc, stmt->subplans)
-		visit(lfirst(lc), &walk);	/* may be NULL */
+	filter_plan(stmt, validates);
 	return stmt;
 }
 
-/* Does the plan touch a collection at all?  Most do not. */
+/*
+ * The second door: a plan that reads a collection and has not passed the planner
+ * hook gets the test before it is executed.  The copy lives in the caller's memory
+ * context, where core's callers of ExecutorStart have made the QueryDesc.
+ */
+void
+ttl_docs_prepare_plan(QueryDesc *queryDesc)
+{
+	PlannedStmt *stmt = queryDesc->plannedstmt;
+
+	if (!scans_collection(stmt))
+		return;
+	require_visible_collections(stmt, queryDesc->snapshot);
+	if (ttl_docs_instant_param(stmt) >= 0)
+		return;
+	stmt = copyObject(stmt);
+	filter_plan(stmt, false);
+	queryDesc->plannedstmt = stmt;
+}
+
+/*
+ * A table that became a collection after the snapshot may have been rewritten for
+ * that, and would then be empty for the snapshot: live documents would be missed.
+ * A backup gets what ALTER TABLE leaves for it, as from any other table.
+ */
+static void
+require_visible_collections(const PlannedStmt *stmt, Snapshot snapshot)
+{
+	Index		rti = 0;
+	ListCell   *lc;
+
+	foreach(lc, stmt->rtable)
+	{
+		RangeTblEntry *rte = lfirst_node(RangeTblEntry, lc);
+		Collection	collection;
+
+		rti++;
+		if (rte->rtekind != RTE_RELATION ||
+			!ttl_docs_collection(rte->relid, &collection) ||
+			(stmt->commandType == CMD_INSERT &&
+			 list_member_int(stmt->resultRelations, rti)))
+			continue;
+		if (!ttl_docs_is_seen_by(collection.root, snapshot) &&
+			!ttl_docs_acts_for_backup(collection.root))
+			ttl_docs_report_later_collection(collection.root);
+	}
+}
+
+/* Puts the test into all scans of collections of a finished plan. */
+static void
+filter_plan(PlannedStmt *stmt, bool validates_foreign_key)
+{
+	PlanWalk	walk = {0};
+	ListCell   *lc;
+
+	walk.stmt = stmt;
+	walk.has_collections = scans_collection(stmt);
+	walk.validates_foreign_key = validates_foreign_key;
+	/* functions that workers call may read collections; core's do not */
+	if (!walk.has_collections &&
+		!(stmt->parallelModeNeeded && stmt->invalItems != NIL))
+		return;
+	walk.instant_param = add_instant_param(stmt);
+
+	stmt->planTree = visit(stmt->planTree, &walk);
+	foreach(lc, stmt->subplans)
+		lfirst(lc) = visit(lfirst(lc), &walk);	/* may be NULL */
+}
+
+/*
+ * Does the plan touch a collection?  Scans go by the range table, so we do.  This
+ * is on the way of every query: it must cost nothing for other tables.
+ */
 static bool
-has_collections(const PlannedStmt *stmt)
+scans_collection(const PlannedStmt *stmt)
 {
 	ListCell   *lc;
 	Collection	collection;
 
-	foreach(lc, stmt->relationOids)
-		if (ttl_docs_collection(lfirst_oid(lc), &collection))
+	foreach(lc, stmt->rtable)
+	{
+		RangeTblEntry *rte = lfirst_node(RangeTblEntry, lc);
+
+		if (rte->rtekind == RTE_RELATION &&
+			ttl_docs_collection(rte->relid, &collection))
 			return true;
+	}
 	return false;
 }
 
-/* The parameter for the instant of a parallel plan, added once. */
+/* The parameter for the instant, which is also our mark; added once. */
 static int
 add_instant_param(PlannedStmt *stmt)
 {
-	if (list_length(stmt->paramExecTypes) == 0 ||
-		llast_oid(stmt->paramExecTypes) != INSTANT_PARAM_TYPE)
+	if (ttl_docs_instant_param(stmt) < 0)
 		stmt->paramExecTypes = lappend_oid(stmt->paramExecTypes, INSTANT_PARAM_TYPE);
-	return list_length(stmt->paramExecTypes) - 1;
+	return ttl_docs_instant_param(stmt);
 }
 
-/* Visits a plan node and those below it. */
-static void
+/* Visits a plan node and those below it; returns what takes its place. */
+static Plan *
 visit(Plan *plan, PlanWalk *walk)
 {
 	if (plan == NULL)
-		return;
+		return NULL;
 	check_stack_depth();
 
 	switch (nodeTag(plan))
@@ -220,17 +252,15 @@ visit(Plan *plan, PlanWalk *walk)
 			filter_table_scan((Scan *) plan, walk);
 			break;
 		case T_IndexOnlyScan:
-			filter_index_only_scan((IndexOnlyScan *) plan, walk);
+			plan = filter_index_only_scan((IndexOnlyScan *) plan, walk);
 			break;
 		case T_ForeignScan:
-			refuse_scan(((Scan *) plan)->scanrelid,
-						((ForeignScan *) plan)->fs_relids, walk);
+			refuse_unfiltered(((Scan *) plan)->scanrelid,
+							  ((ForeignScan *) plan)->fs_relids, NULL, walk);
 			break;
 		case T_CustomScan:
-			refuse_scan(((Scan *) plan)->scanrelid,
-						((CustomScan *) plan)->custom_relids, walk);
-			visit_list(((CustomScan *) plan)->custom_plans, walk);
-			break;
+			visit_custom_scan((CustomScan *) plan, walk);
+			return plan;
 		case T_ModifyTable:
 			require_triggers((ModifyTable *) plan, walk);
 			filter_upsert((ModifyTable *) plan, walk);
@@ -242,7 +272,8 @@ visit(Plan *plan, PlanWalk *walk)
 			visit_list(((MergeAppend *) plan)->mergeplans, walk);
 			break;
 		case T_SubqueryScan:
-			visit(((SubqueryScan *) plan)->subplan, walk);
+			((SubqueryScan *) plan)->subplan =
+				visit(((SubqueryScan *) plan)->subplan, walk);
 			break;
 		case T_Gather:
 			((Gather *) plan)->initParam =
@@ -290,12 +321,13 @@ visit(Plan *plan, PlanWalk *walk)
 						 errmsg("ttl_docs cannot filter expired documents in this plan"),
 						 errdetail("It has a node of the unknown type %d, from another extension.",
 								   (int) nodeTag(plan)),
-						 errhint("Turn off what that extension does to queries on collections.")));
+						 errhint("Disable that extension's scan types for queries on collections.")));
 			break;
 	}
 
-	visit(plan->lefttree, walk);
-	visit(plan->righttree, walk);
+	plan->lefttree = visit(plan->lefttree, walk);
+	plan->righttree = visit(plan->righttree, walk);
+	return plan;
 }
 
 static void
@@ -304,7 +336,7 @@ visit_list(List *plans, PlanWalk *walk)
 	ListCell   *lc;
 
 	foreach(lc, plans)
-		visit(lfirst(lc), walk);
+		lfirst(lc) = visit(lfirst(lc), walk);
 }
 
 /* Is what a node scans a collection whose expired documents it must skip? */
@@ -339,6 +371,7 @@ filter_table_scan(Scan *scan, PlanWalk *walk)
 	scan->plan.qual = add_test(scan->plan.qual, scan_test(rte, walk),
 							   collection.root, scan->scanrelid,
 							   collection.ts, collection.ttl, walk);
+	walk->filtered = bms_add_member(walk->filtered, scan->scanrelid);
 }
 
 /* Which test the scan of a table gets. */
@@ -346,12 +379,16 @@ static const char *
 scan_test(const RangeTblEntry *rte, const PlanWalk *walk)
 {
 	return walk->validates_foreign_key &&
-		strcmp(rte->eref->aliasname, "pk") == 0 ?
+		strcmp(rte->eref->aliasname, PARENT_ALIAS) == 0 ?
 		PARENT_TEST_FUNCTION : TEST_FUNCTION;
 }
 
-/* A scan that reads an index, and has only the columns in there. */
-static void
+/*
+ * A scan that reads an index, and has only the columns in there.  One that lacks
+ * _ts and _ttl was chosen by another extension, which makes paths after
+ * access_paths.c has looked at them: it reads the table instead.
+ */
+static Plan *
 filter_index_only_scan(IndexOnlyScan *scan, PlanWalk *walk)
 {
 	Collection	collection;
@@ -361,7 +398,7 @@ filter_index_only_scan(IndexOnlyScan *scan, PlanWalk *walk)
 	ListCell   *lc;
 
 	if (!scanned_collection(scan->scan.scanrelid, walk, &collection, &rte))
-		return;
+		return &scan->scan.plan;
 	foreach(lc, scan->indextlist)
 	{
 		TargetEntry *column = lfirst_node(TargetEntry, lc);
@@ -374,18 +411,84 @@ filter_index_only_scan(IndexOnlyScan *scan, PlanWalk *walk)
 			ttl = column->resno;
 	}
 	if (ts == InvalidAttrNumber || ttl == InvalidAttrNumber)
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("ttl_docs cannot filter expired documents of \"%s\" in an index-only scan of \"%s\"",
-						get_rel_name(rte->relid), get_rel_name(scan->indexid)),
-				 errhint("Another extension chose that scan. SET enable_indexonlyscan = off avoids it.")));
+	{
+		IndexScan  *instead = read_table_instead(scan);
+
+		filter_table_scan(&instead->scan, walk);
+		return &instead->scan.plan;
+	}
 	scan->scan.plan.qual = add_test(scan->scan.plan.qual, scan_test(rte, walk),
 									collection.root, INDEX_VAR, ts, ttl, walk);
+	walk->filtered = bms_add_member(walk->filtered, scan->scan.scanrelid);
+	return &scan->scan.plan;
 }
 
-/* A scan whose rows come from somewhere that we cannot look into. */
+/* The index scan that returns the same as an index-only scan. */
+static IndexScan *
+read_table_instead(IndexOnlyScan *scan)
+{
+	IndexScan  *instead = makeNode(IndexScan);
+	Plan	   *plan = &instead->scan.plan;
+
+	/* ordering operators need more than the node knows */
+	if (scan->indexorderby != NIL)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("ttl_docs cannot filter expired documents in an index-only scan of \"%s\"",
+						get_rel_name(scan->indexid)),
+				 errhint("Another extension chose that scan. SET enable_indexonlyscan = off avoids it.")));
+	instead->scan = scan->scan;
+	instead->scan.plan.type = T_IndexScan;
+	instead->indexid = scan->indexid;
+	instead->indexqual = scan->indexqual;
+	instead->indexorderdir = scan->indexorderdir;
+	instead->indexqualorig = (List *)
+		index_columns_to_table((Node *) scan->recheckqual, scan->indextlist);
+	plan->targetlist = (List *)
+		index_columns_to_table((Node *) plan->targetlist, scan->indextlist);
+	plan->qual = (List *)
+		index_columns_to_table((Node *) plan->qual, scan->indextlist);
+	return instead;
+}
+
+/* Replaces columns of an index by what they are in the table. */
+static Node *
+index_columns_to_table(Node *node, void *indextlist)
+{
+	if (node == NULL)
+		return NULL;
+	if (IsA(node, Var) && ((Var *) node)->varno == INDEX_VAR)
+		return (Node *) copyObject(list_nth_node(TargetEntry, (List *) indextlist,
+												 ((Var *) node)->varattno - 1)->expr);
+	return expression_tree_mutator(node, index_columns_to_table, indextlist);
+}
+
+/*
+ * A scan of another extension.  Those that only choose among the rows of scans
+ * below them are fine, because those scans have the test.
+ */
 static void
-refuse_scan(Index scanrelid, Bitmapset *relids, PlanWalk *walk)
+visit_custom_scan(CustomScan *scan, PlanWalk *walk)
+{
+	Bitmapset  *outside = walk->filtered;
+	Plan	   *plan = &scan->scan.plan;
+
+	walk->filtered = NULL;
+	visit_list(scan->custom_plans, walk);
+	plan->lefttree = visit(plan->lefttree, walk);
+	plan->righttree = visit(plan->righttree, walk);
+	refuse_unfiltered(scan->scan.scanrelid, scan->custom_relids, walk->filtered,
+					  walk);
+	walk->filtered = bms_join(walk->filtered, outside);
+}
+
+/*
+ * Refuses a foreign or custom scan whose rows are those of a collection, unless
+ * they are filtered below it.
+ */
+static void
+refuse_unfiltered(Index scanrelid, Bitmapset *relids, Bitmapset *filtered,
+				  PlanWalk *walk)
 {
 	Collection	collection;
 	RangeTblEntry *rte;
@@ -399,12 +502,13 @@ refuse_scan(Index scanrelid, Bitmapset *relids, PlanWalk *walk)
 		/* outer joins are members too, without a range table entry of ours */
 		if (relid > list_length(walk->stmt->rtable))
 			break;
-		if (scanned_collection(relid, walk, &collection, &rte))
+		if (scanned_collection(relid, walk, &collection, &rte) &&
+			!bms_is_member(relid, filtered))
 			ereport(ERROR,
 					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 					 errmsg("ttl_docs cannot filter expired documents of \"%s\" in a foreign or custom scan",
 							get_rel_name(rte->relid)),
-					 errhint("Turn off what adds such scans for collections.")));
+					 errhint("Disable the scan types of other extensions for queries on collections.")));
 	}
 	bms_free(relids);
 }
@@ -473,10 +577,6 @@ add_test(List *quals, const char *function, Oid collection, Index varno,
 	PlanInvalItem *item;
 	FuncExpr   *test;
 
-	if (quals != NIL && IsA(linitial(quals), FuncExpr) &&
-		linitial_node(FuncExpr, quals)->funcid == funcid)
-		return quals;			/* it has passed us before */
-
 	test = makeFuncExpr(funcid, BOOLOID,
 						list_make3(makeVar(varno, ts, TIMESTAMPTZOID, -1,
 										   InvalidOid, 0),
@@ -487,6 +587,8 @@ add_test(List *quals, const char *function, Oid collection, Index varno,
 											 ObjectIdGetDatum(collection),
 											 false, true)),
 						InvalidOid, InvalidOid, COERCE_EXPLICIT_CALL);
+	if (quals != NIL && equal(linitial(quals), test))
+		return quals;			/* the plan has passed us before */
 	item = makeNode(PlanInvalItem);
 	item->cacheId = PROCOID;
 	item->hashValue = GetSysCacheHashValue1(PROCOID, ObjectIdGetDatum(funcid));
@@ -513,70 +615,4 @@ find_test_function(const char *name)
 				 errhint("The table is a collection of the extension \"%s\", which is not in this database: use CREATE EXTENSION.",
 						 TTL_DOCS_EXTENSION)));
 	return function;
-}
-
-/*
- * Does this look like core's query for the children without a parent, "SELECT
- * fk.x FROM ONLY child fk LEFT JOIN ONLY parent pk ON ... WHERE pk.y IS NULL"?
- * What it may say of parents is whether there is one: it returns columns of
- * the child, and calls nothing but operators and casts.
- */
-static bool
-is_foreign_key_query(const Query *parse)
-{
-	RangeTblEntry *fk;
-	RangeTblEntry *pk;
-	ListCell   *lc;
-
-	if (parse->commandType != CMD_SELECT || parse->hasSubLinks ||
-		parse->hasAggs || parse->hasTargetSRFs || parse->cteList != NIL ||
-		parse->groupClause != NIL || parse->sortClause != NIL ||
-		list_length(parse->rtable) != 3 ||
-		list_length(parse->jointree->fromlist) != 1)
-		return false;
-	fk = rt_fetch(1, parse->rtable);
-	pk = rt_fetch(2, parse->rtable);
-	if (fk->rtekind != RTE_RELATION || pk->rtekind != RTE_RELATION ||
-		rt_fetch(3, parse->rtable)->rtekind != RTE_JOIN ||
-		rt_fetch(3, parse->rtable)->jointype != JOIN_LEFT ||
-		strcmp(fk->eref->aliasname, "fk") != 0 ||
-		strcmp(pk->eref->aliasname, "pk") != 0)
-		return false;
-	foreach(lc, parse->targetList)
-	{
-		Var		   *column = (Var *) lfirst_node(TargetEntry, lc)->expr;
-
-		if (!IsA(column, Var) || column->varno != 1)
-			return false;
-	}
-	return !has_foreign_element((Node *) parse->jointree, NULL);
-}
-
-/* Walks the conditions; true stops it at what core's query does not have. */
-static bool
-has_foreign_element(Node *node, void *context)
-{
-	if (node == NULL)
-		return false;
-	switch (nodeTag(node))
-	{
-		case T_List:
-		case T_FromExpr:
-		case T_JoinExpr:
-		case T_RangeTblRef:
-		case T_Var:
-		case T_OpExpr:
-		case T_BoolExpr:
-		case T_NullTest:
-		case T_RelabelType:
-		case T_CollateExpr:
-			break;
-		case T_FuncExpr:
-			if (((FuncExpr *) node)->funcformat == COERCE_EXPLICIT_CALL)
-				return true;
-			break;
-		default:
-			return true;
-	}
-	return expression_tree_walker(node, has_foreign_element, context);
 }

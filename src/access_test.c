@@ -5,9 +5,11 @@
  *
  * is_live() is what access_plan.c puts into scans.  On its first call in a
  * query it works out the bounds for the collection from settings, instant and
- * who is asking; after that a row costs a comparison or two.  The settings are
- * those of the moment the scan starts: whoever changes them holds a lock that
- * says who may go on reading (collection_settings.c).
+ * who is asking; after that a row costs a comparison or two.  Instant and settings
+ * both belong to the snapshot of the query (access_instant.c,
+ * collection_cache.c), so that every scan and every worker of it works out the same.
+ * A foreign key check is judged at the clock, and so by the settings of that
+ * moment.
  *
  * Who sees expired documents that are on disk:
  * - a superuser with ttl_docs.show_expired, in what SELECT, COPY TO and INSERT
@@ -25,6 +27,7 @@
  */
 #include "postgres.h"
 
+#include "access/xact.h"
 #include "catalog/pg_class.h"
 #include "fmgr.h"
 #include "miscadmin.h"
@@ -32,7 +35,9 @@
 #include "utils/acl.h"
 #include "utils/guc.h"
 #include "utils/inval.h"
+#include "utils/lsyscache.h"
 #include "utils/rls.h"
+#include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
 #include "ttl_docs.h"
@@ -61,7 +66,8 @@ static TestState *test_state(FunctionCallInfo fcinfo, Oid collection,
 static Datum test_row(FunctionCallInfo fcinfo, bool is_parent);
 static bool sees_expired(const LiveQuery *query, Oid collection, bool is_parent);
 static CollectionSettings settings_of(Oid relid);
-static CollectionSettings latest_settings(Oid relid);
+static CollectionSettings settings_at(Oid relid, Snapshot snapshot);
+static CollectionSettings current_settings(Oid relid);
 
 /*
  * is_live(ts timestamptz, ttl integer, collection regclass)
@@ -128,19 +134,23 @@ test_state(FunctionCallInfo fcinfo, Oid collection, bool is_parent)
 				 errmsg("collection cannot be null")));
 	state = MemoryContextAllocZero(fcinfo->flinfo->fn_mcxt, sizeof(TestState));
 	state->collection = collection;
-	state->settings = settings_of(collection);
 	if (sees_expired(query, collection, is_parent))
 	{
 		state->bounds.written = DT_NOBEGIN;
 		state->bounds.due = DT_NOBEGIN;
 	}
+	else if (query != NULL && query->foreign_key_check)
+	{
+		state->settings = settings_of(collection);
+		state->bounds = ttl_docs_bounds(&state->settings, query->instant);
+		state->foreign_key_check = query;
+	}
 	else
 	{
+		state->settings = current_settings(collection);
 		state->bounds = ttl_docs_bounds(&state->settings,
 										query != NULL ? query->instant :
 										ttl_docs_current_instant());
-		if (query != NULL && query->foreign_key_check)
-			state->foreign_key_check = query;
 	}
 	fcinfo->flinfo->fn_extra = state;
 	return state;
@@ -212,17 +222,47 @@ ttl_docs_require_live(PG_FUNCTION_ARGS)
 	PG_RETURN_BOOL(true);
 }
 
+/* The settings that a snapshot sees, or an error. */
+static CollectionSettings
+settings_at(Oid relid, Snapshot snapshot)
+{
+	CollectionSettings settings;
+	Collection	collection;
+
+	ttl_docs_require_preload();
+	if (!ttl_docs_collection(relid, &collection))
+		ttl_docs_report_no_collection(relid);
+	if (!ttl_docs_settings_at(collection.root, snapshot, &settings))
+		ttl_docs_report_later_collection(collection.root);
+	return settings;
+}
+
+void
+ttl_docs_report_later_collection(Oid root)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+			 errmsg("could not serialize access because table \"%s\" became a collection",
+					get_rel_name(root)),
+			 errdetail("The snapshot of this transaction is older than that."),
+			 errhint("The transaction might succeed if retried.")));
+}
+
 /*
- * The settings of a collection as others have left it.  A query has heard of them
- * when it began; an expression that a procedural language evaluates by itself is
- * no query.
+ * The settings for code that is called right now: those that the running query
+ * sees.  An expression that a procedural language evaluates by itself is no
+ * query, so nothing has told it yet what others have committed.
  */
 static CollectionSettings
-latest_settings(Oid relid)
+current_settings(Oid relid)
 {
-	if (ttl_docs_running_query() == NULL)
-		AcceptInvalidationMessages();
-	return settings_of(relid);
+	LiveQuery  *query = ttl_docs_running_query();
+
+	if (query != NULL)
+		return settings_at(relid, query->snapshot);
+	AcceptInvalidationMessages();
+	return settings_at(relid, IsolationUsesXactSnapshot() && ActiveSnapshotSet() ?
+					   GetActiveSnapshot() : NULL);
 }
 
 /*
@@ -237,7 +277,7 @@ ttl_docs_sql_is_expired(PG_FUNCTION_ARGS)
 
 	if (PG_ARGISNULL(0) || PG_ARGISNULL(1))
 		PG_RETURN_NULL();
-	settings = latest_settings(PG_GETARG_OID(0));
+	settings = current_settings(PG_GETARG_OID(0));
 	bounds = ttl_docs_bounds(&settings, ttl_docs_current_instant());
 	PG_RETURN_BOOL(ttl_docs_is_expired(&bounds, PG_GETARG_TIMESTAMPTZ(1), inherits,
 									   inherits ? 0 : PG_GETARG_INT32(2)));
@@ -254,7 +294,7 @@ ttl_docs_sql_expires_at(PG_FUNCTION_ARGS)
 
 	if (PG_ARGISNULL(0) || PG_ARGISNULL(1))
 		PG_RETURN_NULL();
-	settings = latest_settings(PG_GETARG_OID(0));
+	settings = current_settings(PG_GETARG_OID(0));
 	PG_RETURN_TIMESTAMPTZ(ttl_docs_expires_at(&settings, PG_GETARG_TIMESTAMPTZ(1),
 											  inherits,
 											  inherits ? 0 : PG_GETARG_INT32(2)));

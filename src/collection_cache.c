@@ -17,6 +17,18 @@
  * A partition that is being detached concurrently is still a partition here
  * until the command is through: in between it must not show what has expired.
  *
+ * Settings as of a snapshot.  What a query is judged by belongs to its snapshot,
+ * as its instant does: a change of settings that the snapshot does not see must
+ * not hide a document that was live then, and all scans of a query, and all its
+ * workers, must agree.  The cache has the latest settings, and knows which
+ * transaction wrote them.  If the snapshot sees that transaction, they are the
+ * right ones; if not, the label is read with the snapshot.  (A commit is visible
+ * a moment before its invalidations are sent.  Until then the older
+ * settings are used: the command that changed them has not returned yet.)
+ *
+ * Other tables.  Every query asks for each table that it reads, and mostly it is
+ * no collection.  A small array of such tables answers that in a few instructions.
+ *
  * Callers get a copy: entries come and go while they work.
  *
  *-------------------------------------------------------------------------
@@ -34,6 +46,7 @@
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
+#include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
 #include "ttl_docs.h"
@@ -46,16 +59,22 @@ typedef struct CacheEntry
 	bool		is_partition;
 	bool		has_partitions;
 	Collection	collection;
-	QuietLook	look;
+	TransactionId label_writer; /* who wrote the label, if it is its own */
 } CacheEntry;
 
+/* Tables known not to be collections, each at the place that its OID gives */
+#define PLAIN_TABLES	64
+
+static Oid	plain_tables[PLAIN_TABLES];
 static HTAB *cache = NULL;
 static CacheEntry *last_found = NULL;	/* planning asks for a table several times */
 static uint64 invalidations = 0;
 
+static inline Oid *plain_table(Oid relid);
 static CacheEntry *lookup(Oid relid);
 static bool load(Oid relid, CacheEntry *entry);
 static Oid	partition_parent(Oid relid);
+static bool snapshot_sees_table(Snapshot snapshot, Oid relid);
 static void forget_callback(Datum arg, Oid relid);
 static void forget_where(bool only_partitions);
 
@@ -79,8 +98,11 @@ ttl_docs_cache_init(void)
 bool
 ttl_docs_collection(Oid relid, Collection *collection)
 {
-	CacheEntry *entry = lookup(relid);
+	CacheEntry *entry;
 
+	if (*plain_table(relid) == relid)
+		return false;
+	entry = lookup(relid);
 	if (entry == NULL || !entry->is_collection)
 		return false;
 	*collection = entry->collection;
@@ -97,16 +119,51 @@ ttl_docs_has_own_label(Oid relid)
 }
 
 /*
- * What write_quiet.c knows of a table, to be read and written on the spot:
- * like the entry, it is good until the next catalog access.  It goes whenever
- * the settings change.
+ * Sets the settings of a collection that a snapshot sees; root is the table that
+ * has the label.  Returns false if the snapshot sees the table, but not as a
+ * collection: it became one later.
  */
-QuietLook *
-ttl_docs_quiet_look(Oid relid)
+bool
+ttl_docs_settings_at(Oid root, Snapshot snapshot, CollectionSettings *settings)
 {
-	CacheEntry *entry = lookup(relid);
+	CacheEntry *entry = lookup(root);
+	TransactionId writer;
 
-	return entry != NULL ? &entry->look : NULL;
+	if (entry == NULL || !entry->has_own_label)
+		return false;
+	*settings = entry->collection.settings;
+	if (snapshot == NULL || snapshot->snapshot_type != SNAPSHOT_MVCC ||
+		!XidInMVCCSnapshot(entry->label_writer, snapshot))
+		return true;
+	/* of a table that it does not see, it sees no rows either */
+	return ttl_docs_read_label_at(root, snapshot, settings, &writer) ||
+		!snapshot_sees_table(snapshot, root);
+}
+
+/* Does a snapshot that sees the table see that it is a collection? */
+bool
+ttl_docs_is_seen_by(Oid root, Snapshot snapshot)
+{
+	CollectionSettings settings;
+
+	return ttl_docs_settings_at(root, snapshot, &settings);
+}
+
+static bool
+snapshot_sees_table(Snapshot snapshot, Oid relid)
+{
+	Relation	classes = table_open(RelationRelationId, AccessShareLock);
+	ScanKeyData key;
+	SysScanDesc scan;
+	bool		found;
+
+	ScanKeyInit(&key, Anum_pg_class_oid, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(relid));
+	scan = systable_beginscan(classes, ClassOidIndexId, true, snapshot, 1, &key);
+	found = HeapTupleIsValid(systable_getnext(scan));
+	systable_endscan(scan);
+	table_close(classes, AccessShareLock);
+	return found;
 }
 
 /* Forgets what is known of a table, before the invalidation arrives. */
@@ -114,6 +171,12 @@ void
 ttl_docs_forget(Oid relid)
 {
 	forget_callback((Datum) 0, relid);
+}
+
+static inline Oid *
+plain_table(Oid relid)
+{
+	return &plain_tables[relid % PLAIN_TABLES];
 }
 
 /*
@@ -138,6 +201,8 @@ lookup(Oid relid)
 	if (entry != NULL)
 	{
 		last_found = entry;
+		if (!entry->is_collection)
+			*plain_table(relid) = relid;
 		return entry;
 	}
 
@@ -174,7 +239,6 @@ load(Oid relid, CacheEntry *entry)
 	form = (Form_pg_class) GETSTRUCT(tuple);
 	memset(entry, 0, sizeof(*entry));
 	entry->relid = relid;
-	entry->look.when = DT_NOBEGIN;
 	entry->is_partition = form->relispartition;
 	entry->has_partitions = form->relkind == RELKIND_PARTITIONED_TABLE;
 	may_be = form->relkind == RELKIND_RELATION || entry->has_partitions ||
@@ -183,7 +247,8 @@ load(Oid relid, CacheEntry *entry)
 	if (!may_be)
 		return true;
 
-	if (ttl_docs_read_label(relid, &entry->collection.settings))
+	if (ttl_docs_read_label_at(relid, NULL, &entry->collection.settings,
+							   &entry->label_writer))
 	{
 		entry->is_collection = entry->has_own_label = true;
 		entry->collection.root = relid;
@@ -256,6 +321,8 @@ forget_callback(Datum arg, Oid relid)
 		forget_where(false);
 		return;
 	}
+	if (*plain_table(relid) == relid)
+		*plain_table(relid) = InvalidOid;
 	entry = hash_search(cache, &relid, HASH_FIND, NULL);
 	if (entry == NULL)
 		return;
@@ -270,6 +337,7 @@ forget_where(bool only_partitions)
 	HASH_SEQ_STATUS status;
 	CacheEntry *entry;
 
+	memset(plain_tables, 0, sizeof(plain_tables));
 	hash_seq_init(&status, cache);
 	while ((entry = hash_seq_search(&status)) != NULL)
 		if (!only_partitions || entry->is_partition)

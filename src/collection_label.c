@@ -123,16 +123,49 @@ ttl_docs_check_default_ttl(int32 default_ttl)
 bool
 ttl_docs_read_label(Oid relid, CollectionSettings *settings)
 {
-	ObjectAddress address;
-	char	   *label;
+	TransactionId writer;
 
-	ObjectAddressSet(address, RelationRelationId, relid);
-	label = GetSecurityLabel(&address, TTL_DOCS_PROVIDER);
-	if (label == NULL)
-		return false;
-	parse_label(label, settings);
-	pfree(label);
-	return true;
+	return ttl_docs_read_label_at(relid, NULL, settings, &writer);
+}
+
+/*
+ * The same as a snapshot sees it (NULL: as it is now), and who wrote it.  Labels
+ * are rows like any others, so an old snapshot finds the label of its time.
+ */
+bool
+ttl_docs_read_label_at(Oid relid, Snapshot snapshot, CollectionSettings *settings,
+					   TransactionId *writer)
+{
+	Relation	seclabels = table_open(SecLabelRelationId, AccessShareLock);
+	ScanKeyData keys[4];
+	SysScanDesc scan;
+	HeapTuple	tuple;
+	bool		found;
+
+	ScanKeyInit(&keys[0], Anum_pg_seclabel_objoid, BTEqualStrategyNumber,
+				F_OIDEQ, ObjectIdGetDatum(relid));
+	ScanKeyInit(&keys[1], Anum_pg_seclabel_classoid, BTEqualStrategyNumber,
+				F_OIDEQ, ObjectIdGetDatum(RelationRelationId));
+	ScanKeyInit(&keys[2], Anum_pg_seclabel_objsubid, BTEqualStrategyNumber,
+				F_INT4EQ, Int32GetDatum(0));
+	ScanKeyInit(&keys[3], Anum_pg_seclabel_provider, BTEqualStrategyNumber,
+				F_TEXTEQ, CStringGetTextDatum(TTL_DOCS_PROVIDER));
+	scan = systable_beginscan(seclabels, SecLabelObjectIndexId, true, snapshot,
+							  lengthof(keys), keys);
+	tuple = systable_getnext(scan);
+	found = HeapTupleIsValid(tuple);
+	if (found)
+	{
+		bool		isnull;
+		Datum		label = heap_getattr(tuple, Anum_pg_seclabel_label,
+										 RelationGetDescr(seclabels), &isnull);
+
+		parse_label(TextDatumGetCString(label), settings);
+		*writer = HeapTupleHeaderGetXmin(tuple->t_data);
+	}
+	systable_endscan(scan);
+	table_close(seclabels, AccessShareLock);
+	return found;
 }
 
 /*

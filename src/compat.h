@@ -192,4 +192,18 @@ typedef bool compat_UpdateIndexes;
 #define compat_is_client(proc)	((proc)->isRegularBackend)
 #endif
 
+/* The number of a process, below MaxBackends unless it is one of the server's own */
+#if PG_VERSION_NUM < 170000
+#define compat_proc_number(proc)	((proc)->pgprocno)
+#else
+#define compat_proc_number(proc)	GetNumberFromPGProc(proc)
+#endif
+
+/* What others see of a process, by its place in the list; renamed in 16 */
+#if PG_VERSION_NUM < 160000
+#define compat_backend_status(i)	pgstat_fetch_stat_local_beentry(i)
+#else
+#define compat_backend_status(i)	pgstat_get_local_beentry_by_index(i)
+#endif
+
 #endif							/* TTL_DOCS_COMPAT_H */

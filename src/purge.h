@@ -89,7 +89,6 @@ typedef struct PurgeProgress
 	CollectionSettings settings;
 	Oid			index;
 	Oid			index_file;
-	uint64		generation;		/* of stamps that the clock did not give */
 	TimestampTz clock;			/* later than now: the clock has gone back */
 	/* recorded */
 	PurgePosition next[RANGE_COUNT];
@@ -134,13 +133,11 @@ typedef struct PurgeTable
 	PurgeProgress progress;
 	uint64		epoch;			/* counts what makes progress invalid */
 	int64		accepted_jump;	/* of the clock, by resume_purge() */
-	/* what sessions know of a lazy collection, see write_bound.c */
-	bool		bound_is_known;
-	TimestampTz bound;
-	TimestampTz gathered_bound; /* what it is lowered to while a look is under way */
-	uint64		bound_look;		/* the number of the look that counts */
-	int64		bound_looked;	/* when that was, in elapsed time; 0 = never */
-	int64		bound_interval; /* how long the next one has to wait */
+	/* when its first document expires, see write_earliest.c */
+	pg_atomic_uint64 earliest;	/* DT_NOBEGIN = unknown */
+	TimestampTz announced;		/* by writers, since the last scan began */
+	uint64		earliest_scan;	/* the number of that scan */
+	pg_atomic_uint64 session_scanned;	/* when a session did, in elapsed time */
 	/* trouble */
 	int			failures;		/* of the table itself, in a row */
 	int			quarantined;
@@ -210,7 +207,6 @@ typedef struct PurgeShared
 	pg_atomic_uint64 settings_epoch;	/* counts what may have turned the
 										 * purge on somewhere */
 	bool		tables_overflow;	/* not every table has an entry */
-	uint64		bound_looks;	/* looks so far, see write_bound.c */
 	int64		rate_free_at;	/* when, on the time that has passed,
 								 * purge_max_rate allows the next batch */
 	uint64		worker_generation;
@@ -226,7 +222,8 @@ extern void ttl_docs_forget_table(PurgeTable *table);
 extern void ttl_docs_begin_anew(PurgeTable *table);
 extern PurgeTable *ttl_docs_find_table(Oid relid);
 extern void ttl_docs_look_at_collections(List *roots);
-extern void ttl_docs_forget_bounds(Oid root);
+extern void ttl_docs_settings_change(Oid root);
+extern uint64 ttl_docs_tables_gone(void);
 extern void ttl_docs_look_at_everything(void);
 extern List *ttl_docs_purge_tables(Oid database);
 extern void ttl_docs_forget_database(Oid database);
@@ -241,8 +238,18 @@ extern bool ttl_docs_changed_collections(void);
 extern void ttl_docs_count_purged(PurgeTable *table, int rows);
 extern void ttl_docs_count_purged_at_commit(PurgeTable *table, int rows);
 
-/* write_bound.c */
-extern void ttl_docs_forget_bound(PurgeTable *table);
+/* write_earliest.c */
+typedef struct EarliestScan
+{
+	PurgeTable *table;
+	uint64		number;
+	TimestampTz claimed;		/* by transactions that began before */
+} EarliestScan;
+extern TimestampTz ttl_docs_earliest_expiry(PurgeTable *table);
+extern void ttl_docs_forget_earliest(PurgeTable *table);
+extern void ttl_docs_begin_raise(EarliestScan *scan, PurgeTable *table);
+extern void ttl_docs_end_raise(EarliestScan *scan, TimestampTz found);
+extern void ttl_docs_drop_claims(void);
 
 /* purge_quarantine.c */
 extern Size ttl_docs_quarantine_size(void);
@@ -320,9 +327,12 @@ extern SlotRange ttl_docs_slot_range(int64 slot);
 extern int	ttl_docs_compare_positions(const PurgePosition *a, const PurgePosition *b);
 extern bool ttl_docs_floor_may_cover(const CollectionSettings *settings, int64 slot);
 extern TimestampTz ttl_docs_slot_due(int64 slot, int32 default_ttl);
-extern struct TIDBitmap *ttl_docs_expired_blocks(Relation index,
-												 const CollectionSettings *settings,
-												 TimestampTz clock);
+extern TimestampTz ttl_docs_slot_first_due(TimestampTz due);
+extern TimestampTz ttl_docs_first_expiry(Relation rel, Relation index,
+										 const CollectionSettings *settings);
+extern TimestampTz ttl_docs_first_lazy_expiry(Relation rel, Relation index,
+											  const Collection *collection,
+											  TimestampTz clock);
 
 /* purge_batch.c */
 typedef enum BatchEnd
@@ -420,6 +430,7 @@ typedef struct TablePass
 	PurgeProgress progress;
 	uint64		epoch;			/* of the table, when it began */
 	bool		goes_on;		/* the last visit did not come to the end */
+	bool		may_raise;		/* the earliest expiry of the table */
 	bool		is_main;		/* no longer at the quarantine */
 	bool		has_candidates;
 	Candidates	candidates;

@@ -32,6 +32,7 @@ typedef struct PendingDue
 {
 	PurgeTable *table;
 	TimestampTz due;
+	bool		begins_anew;	/* the position of the purge is of no use */
 } PendingDue;
 
 /* What this transaction has written */
@@ -52,6 +53,7 @@ static bool must_list = false;	/* it changed collections: */
 static List *changed = NIL;		/* in TopTransactionContext */
 
 static void tell_at_commit(XactEvent event, void *arg);
+static PendingDue *pending_due(PurgeTable *table);
 static void tell(void);
 static void count_pending_purges(void);
 static void follow_subtransaction(SubXactEvent event, SubTransactionId mySubid,
@@ -72,12 +74,17 @@ void
 ttl_docs_note_document(struct PurgeTable **entry, Oid relid,
 					   const Collection *collection, int64 slot)
 {
+	PendingDue *pending_table;
 	TimestampTz due;
+	bool		is_below_floor = false;
 
 	if (collection->settings.on)
 		due = ttl_docs_slot_due(slot, collection->settings.default_ttl);
 	else if (ttl_docs_floor_may_cover(&collection->settings, slot))
+	{
 		due = ttl_docs_clock();
+		is_below_floor = true;
+	}
 	else
 		return;
 	if (due == DT_NOEND)
@@ -91,14 +98,18 @@ ttl_docs_note_document(struct PurgeTable **entry, Oid relid,
 			return;
 		}
 	}
+	pending_table = pending_due(*entry);
+	pending_table->due = Min(pending_table->due, due);
+	pending_table->begins_anew |= is_below_floor;
+}
+
+/* What this transaction will tell of a table. */
+static PendingDue *
+pending_due(PurgeTable *table)
+{
 	for (int i = npending - 1; i >= 0; i--)
-	{
-		if (pending[i].table == *entry)
-		{
-			pending[i].due = Min(pending[i].due, due);
-			return;
-		}
-	}
+		if (pending[i].table == table)
+			return &pending[i];
 	if (npending == max_pending)
 	{
 		int			max = Max(max_pending * 2, 16);
@@ -108,9 +119,10 @@ ttl_docs_note_document(struct PurgeTable **entry, Oid relid,
 			repalloc(pending, max * sizeof(PendingDue));
 		max_pending = max;
 	}
-	pending[npending].table = *entry;
-	pending[npending].due = due;
-	npending++;
+	pending[npending].table = table;
+	pending[npending].due = DT_NOEND;
+	pending[npending].begins_anew = false;
+	return &pending[npending++];
 }
 
 /*
@@ -125,7 +137,7 @@ ttl_docs_note_change(Oid root)
 	must_list = true;
 	changed = list_append_unique_oid(changed, root);
 	MemoryContextSwitchTo(caller);
-	ttl_docs_forget_bounds(root);
+	ttl_docs_settings_change(root);
 }
 
 /* Has this transaction changed any collection? */
@@ -211,6 +223,8 @@ tell_at_commit(XactEvent event, void *arg)
 			count_pending_purges();
 			/* fall through */
 		case XACT_EVENT_ABORT:
+			/* after tell(): a scan relies on the one or the other */
+			ttl_docs_drop_claims();
 			npending = 0;
 			must_list = false;
 			changed = NIL;
@@ -231,8 +245,12 @@ tell(void)
 	if (database == NULL)
 		database = ttl_docs_purge_database(MyDatabaseId, true);
 	for (int i = 0; i < npending; i++)
+	{
+		if (pending[i].begins_anew)
+			ttl_docs_begin_anew(pending[i].table);
 		if (ttl_docs_lower_due(&pending[i].table->due, pending[i].due))
 			earliest = Min(earliest, pending[i].due);
+	}
 	if (must_list)
 	{
 		if (database != NULL)

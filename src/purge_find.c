@@ -55,6 +55,9 @@
 /* work_mem of a bitmap, in bytes; beyond it, it knows blocks only, as BRIN does */
 #define BITMAP_MEMORY	4194304L
 #define BLOCKS_AT_ONCE	128
+/* how far the first expiry of a lazy collection is searched, in time and in blocks */
+#define HORIZON			(180 * USECS_PER_SEC)
+#define MAX_FIRST_BLOCKS	1024
 
 /* One of the two ranges of a btree while it is read */
 typedef struct RangeScan
@@ -85,6 +88,15 @@ static void find_in_brin(Relation rel, Relation index,
 						 const Collection *collection,
 						 const PurgeProgress *progress, TimestampTz clock,
 						 int max, Candidates *found);
+static TIDBitmap *expired_blocks(Relation index, const CollectionSettings *settings,
+								 TimestampTz clock);
+static TimestampTz first_expiry_in_range(Relation rel, Relation index,
+										 SlotRange range,
+										 const CollectionSettings *settings);
+static int	first_blocks(Relation index, const CollectionSettings *settings,
+						 TimestampTz clock, BlockNumber *blocks);
+static TimestampTz first_expiry_in_blocks(Relation rel, const Collection *collection,
+										  BlockNumber first, BlockNumber last);
 static void find_in_blocks(Relation rel, const Collection *collection,
 						   TimestampTz clock, BlockNumber first,
 						   BlockNumber last, int *room, Candidates *found);
@@ -174,7 +186,6 @@ ttl_docs_reset_progress(PurgeProgress *progress, Relation index,
 	progress->settings = collection->settings;
 	progress->index = RelationGetRelid(index);
 	progress->index_file = index->rd_rel->relfilenode;
-	progress->generation = ttl_docs_stamp_generation();
 	progress->clock = clock;
 	for (SlotRange range = 0; range < RANGE_COUNT; range++)
 		progress->next[range].slot = NO_SLOT;
@@ -194,8 +205,6 @@ ttl_docs_progress_holds(const PurgeProgress *progress, Relation index,
 		progress->index_file == index->rd_rel->relfilenode &&
 		progress->root == collection->root &&
 		progress->clock <= clock + CLOCK_TOLERANCE &&
-		/* while TTL is off, nobody tells of stamps that are below a floor */
-		(now->on || progress->generation == ttl_docs_stamp_generation()) &&
 		then->on == now->on && then->default_ttl == now->default_ttl &&
 		then->indexing == now->indexing &&
 		then->written_floor == now->written_floor &&
@@ -394,7 +403,7 @@ find_in_brin(Relation rel, Relation index, const Collection *collection,
 			 const PurgeProgress *progress, TimestampTz clock, int max,
 			 Candidates *found)
 {
-	TIDBitmap  *bitmap = ttl_docs_expired_blocks(index, &collection->settings, clock);
+	TIDBitmap  *bitmap = expired_blocks(index, &collection->settings, clock);
 	compat_TBMIterator *iterator = compat_tbm_begin(bitmap);
 	BlockNumber nblocks = RelationGetNumberOfBlocks(rel);
 	BlockNumber first = InvalidBlockNumber; /* of the run at hand */
@@ -433,9 +442,9 @@ find_in_brin(Relation rel, Relation index, const Collection *collection,
 }
 
 /* The blocks whose summaries do not rule out an expired document. */
-TIDBitmap *
-ttl_docs_expired_blocks(Relation index, const CollectionSettings *settings,
-						TimestampTz clock)
+static TIDBitmap *
+expired_blocks(Relation index, const CollectionSettings *settings,
+			   TimestampTz clock)
 {
 	TIDBitmap  *bitmap = tbm_create(BITMAP_MEMORY, NULL);
 
@@ -494,4 +503,127 @@ find_in_blocks(Relation rel, const Collection *collection, TimestampTz clock,
 	}
 	table_endscan(scan);
 	ExecDropSingleTupleTableSlot(row);
+}
+
+/*
+ * A moment before which no document of a table expires, by the first entries of its
+ * btree.  Also counts entries of dead rows.
+ */
+TimestampTz
+ttl_docs_first_expiry(Relation rel, Relation index,
+					  const CollectionSettings *settings)
+{
+	return Min(first_expiry_in_range(rel, index, RANGE_INHERITING, settings),
+			   first_expiry_in_range(rel, index, RANGE_OWN, settings));
+}
+
+static TimestampTz
+first_expiry_in_range(Relation rel, Relation index, SlotRange range,
+					  const CollectionSettings *settings)
+{
+	ScanKeyData keys[2];
+	IndexScanDesc scan;
+	TimestampTz expiry = DT_NOEND;
+
+	init_range_keys(keys, range, NO_SLOT, SLOT_INVALID - 1);
+	/* with a real snapshot, a serializable transaction would lock the index */
+	scan = compat_index_beginscan(rel, index, SnapshotAny, lengthof(keys));
+	scan->xs_want_itup = true;
+	index_rescan(scan, keys, lengthof(keys), NULL, 0);
+	if (index_getnext_tid(scan, ForwardScanDirection) != NULL)
+	{
+		bool		isnull;
+		int64		slot = DatumGetInt64(index_getattr(scan->xs_itup, 1,
+													   scan->xs_itupdesc, &isnull));
+
+		if (ttl_docs_floor_may_cover(settings, slot))
+			expiry = DT_NOBEGIN;
+		else if (settings->on)
+			expiry = ttl_docs_slot_first_due(ttl_docs_slot_due(slot, settings->default_ttl));
+	}
+	index_endscan(scan);
+	return expiry;
+}
+
+/* When the first document of a slot can be due whose last one is due then. */
+TimestampTz
+ttl_docs_slot_first_due(TimestampTz due)
+{
+	return TIMESTAMP_NOT_FINITE(due) ? due : due - SLOT_MAX_WIDTH * USECS_PER_SEC;
+}
+
+/*
+ * The same for a BRIN index, as far as it is soon: reads the blocks whose
+ * summaries do not rule out that something expires soon, if they are few.
+ * DT_NOBEGIN if they are not.
+ */
+TimestampTz
+ttl_docs_first_lazy_expiry(Relation rel, Relation index,
+						   const Collection *collection, TimestampTz clock)
+{
+	BlockNumber *blocks = palloc(MAX_FIRST_BLOCKS * sizeof(BlockNumber));
+	int			nblocks = first_blocks(index, &collection->settings,
+									   clock + HORIZON, blocks);
+	TimestampTz expiry = ttl_docs_slot_first_due(clock + HORIZON);
+	int			next;
+
+	if (nblocks < 0)
+		expiry = DT_NOBEGIN;
+	for (int i = 0; i < nblocks; i = next)
+	{
+		for (next = i + 1; next < nblocks && blocks[next] == blocks[next - 1] + 1;)
+			next++;
+		expiry = Min(expiry, first_expiry_in_blocks(rel, collection, blocks[i],
+													blocks[next - 1]));
+	}
+	pfree(blocks);
+	return expiry;
+}
+
+/* The blocks that may have something in a slot that is over by then; -1 = too many. */
+static int
+first_blocks(Relation index, const CollectionSettings *settings, TimestampTz clock,
+			 BlockNumber *blocks)
+{
+	TIDBitmap  *bitmap = expired_blocks(index, settings, clock);
+	compat_TBMIterator *iterator = compat_tbm_begin(bitmap);
+	BlockNumber block = InvalidBlockNumber;
+	int			nblocks = 0;
+
+	while (nblocks >= 0 && compat_tbm_next(iterator, &block))
+	{
+		if (nblocks < MAX_FIRST_BLOCKS)
+			blocks[nblocks++] = block;
+		else
+			nblocks = -1;
+	}
+	compat_tbm_end(iterator);
+	tbm_free(bitmap);
+	return nblocks;
+}
+
+/* Of all rows that VACUUM would have to keep, committed or not. */
+static TimestampTz
+first_expiry_in_blocks(Relation rel, const Collection *collection,
+					   BlockNumber first, BlockNumber last)
+{
+	TupleTableSlot *row = table_slot_create(rel, NULL);
+	TimestampTz expiry = DT_NOEND;
+	SnapshotData non_vacuumable;
+	TableScanDesc scan;
+	ItemPointerData min;
+	ItemPointerData max;
+
+	InitNonVacuumableSnapshot(non_vacuumable, GlobalVisTestFor(rel));
+	ItemPointerSet(&min, first, 0);
+	ItemPointerSet(&max, last, MaxOffsetNumber);
+	scan = table_beginscan_tidrange(rel, &non_vacuumable, &min, &max);
+	while (table_scan_getnextslot_tidrange(scan, ForwardScanDirection, row))
+	{
+		CHECK_FOR_INTERRUPTS();
+		expiry = Min(expiry, ttl_docs_row_expired_from(collection, row));
+	}
+	table_endscan(scan);
+	ExecDropSingleTupleTableSlot(row);
+	return expiry;
 }

@@ -59,6 +59,9 @@ static void look_at_table(TablePass *pass, Relation rel,
 						  const Collection *collection);
 static void look_into_index(TablePass *pass, Relation rel, Oid index_oid,
 							const Collection *collection);
+static TimestampTz earliest_expiry(const TablePass *pass, Relation rel,
+								   Relation index, const Collection *collection,
+								   TimestampTz clock);
 static bool is_swept(const PurgeTable *table, const CollectionSettings *settings);
 static void note_backlog(TablePass *pass, TimestampTz clock);
 static void come_back_for_left(PurgeProgress *progress, TimestampTz clock);
@@ -226,6 +229,9 @@ look_work(void *arg)
 		pass->look_end = BATCH_TABLE_BUSY;
 		return;
 	}
+	/* keeps changes of settings out while we look */
+	pass->may_raise = pass->table != NULL && !pass->in_block &&
+		ConditionalLockRelationOid(pass->relid, RowExclusiveLock);
 	rel = try_table_open(pass->relid, NoLock);
 	if (rel == NULL)
 		return;
@@ -286,6 +292,7 @@ look_into_index(TablePass *pass, Relation rel, Oid index_oid,
 	Relation	index = index_open(index_oid, AccessShareLock);
 	TimestampTz clock = pass_clock(pass);
 	bool		held = PURGE_IS_HOLD(pass->state);
+	EarliestScan scan;
 	bool		count = pass->table != NULL && !pass->foreground &&
 		(held || pass->goes_on) &&
 		clock >= pass->table->counted + COUNT_PERIOD;
@@ -304,6 +311,8 @@ look_into_index(TablePass *pass, Relation rel, Oid index_oid,
 	/* somebody waits, and wants what has expired in the slot at hand, too */
 	if (pass->foreground)
 		clock += (SLOT_MAX_WIDTH + 1) * USECS_PER_SEC;
+	if (pass->may_raise)
+		ttl_docs_begin_raise(&scan, pass->table);
 	if (!held)
 		ttl_docs_find_candidates(rel, index, collection, &pass->progress, clock,
 								 pass->find_limit, count, &pass->candidates);
@@ -313,7 +322,38 @@ look_into_index(TablePass *pass, Relation rel, Oid index_oid,
 								 1, true, &pass->candidates);
 		note_backlog(pass, clock);
 	}
+	if (pass->may_raise && (!held || count))
+		ttl_docs_end_raise(&scan, earliest_expiry(pass, rel, index, collection, clock));
 	index_close(index, AccessShareLock);
+}
+
+/*
+ * A moment before which nothing in the table expires, by what the look has found;
+ * DT_NOBEGIN if something has expired, or may have.
+ */
+static TimestampTz
+earliest_expiry(const TablePass *pass, Relation rel, Relation index,
+				const Collection *collection, TimestampTz clock)
+{
+	const PurgeProgress *progress = &pass->progress;
+	const Candidates *found = &pass->candidates;
+	TimestampTz earliest = ttl_docs_slot_first_due(found->next_due);
+
+	if (found->count > 0 || !found->is_complete || pass->table->quarantined > 0 ||
+		progress->left_busy > 0 || progress->left_no_room > 0)
+		return DT_NOBEGIN;
+	for (SlotRange range = 0; range < RANGE_COUNT; range++)
+		if (progress->left[range])
+			earliest = Min(earliest, progress->revisit_at);
+	/* a document that was told of since may be behind the position of a worker */
+	if (!pass->foreground)
+		earliest = Min(earliest,
+					   ttl_docs_slot_first_due(ttl_docs_read_due(&pass->table->due)));
+	/* reading what is to come is only worth it if something has come */
+	if (collection->settings.indexing == INDEXING_LAZY)
+		earliest = ttl_docs_earliest_expiry(pass->table) > clock ? DT_NOBEGIN :
+			Min(earliest, ttl_docs_first_lazy_expiry(rel, index, collection, clock));
+	return earliest;
 }
 
 /* Keeps in shared memory what a look has found. */
@@ -558,7 +598,10 @@ candidates_are_through(TablePass *pass)
 	for (SlotRange range = 0; range < RANGE_COUNT; range++)
 		pass->progress.next[range] = candidates->end[range];
 	pass->progress.next_block = candidates->is_complete ? 0 : candidates->end_block;
-	if (!candidates->is_complete)
+	/* if it can, a pass ends with a look that tells the earliest expiry */
+	if (!candidates->is_complete ||
+		(candidates->count > 0 && !candidates->by_row && pass->may_raise &&
+		 pass->progress.left_busy == 0 && pass->progress.left_no_room == 0))
 		return true;
 	pass_is_through(pass);
 	return false;

@@ -11,9 +11,9 @@
  * it is held, except for lists, before they are returned.
  *
  * The due times are atomic, because sessions lower them when they commit, and
- * a commit must not wait.  (Before it commits, one that has written to a lazy
- * collection takes the lock, shared: see write_bound.c.)  Entries do not move, so
- * sessions keep pointers to them.  Whoever is about to look at a table or a
+ * a commit must not wait.  (The earliest expiry of a table has rules of its own,
+ * see write_earliest.c.)  Entries do not move, so sessions keep pointers to
+ * them.  Whoever is about to look at a table or a
  * database first sets its due to never, then looks, then lowers it to what it has
  * found: what others write meanwhile is either seen or lowers it.
  *
@@ -39,6 +39,8 @@
 #define MAX_TABLES		10000
 #define MAX_DATABASES	10000
 #define TRANCHE_NAME	"ttl_docs"
+/* tables whose entries a session remembers */
+#define KNOWN_TABLES	64
 
 PurgeShared *ttl_docs_purge = NULL;
 
@@ -181,25 +183,29 @@ ttl_docs_forget_database(Oid database)
 PurgeTable *
 ttl_docs_purge_table(Oid relid, Oid root)
 {
-	/* most writes are to the table of the last one, which is there if none has gone */
-	static PurgeTable *last = NULL;
-	static uint64 last_gone;
+	/* writes ask for each row: what was found stays, as long as no entry goes */
+	static struct
+	{
+		PurgeTable *entry;
+		uint64		gone;
+	}			known[KNOWN_TABLES];
+	int			place = relid % KNOWN_TABLES;
 	PurgeTableKey key = {MyDatabaseId, relid};
-	uint64		gone = pg_atomic_read_u64(&ttl_docs_purge->tables_gone);
-	PurgeTable *entry;
+	uint64		gone = ttl_docs_tables_gone();
+	PurgeTable *entry = known[place].entry;
 	bool		found;
 
-	if (last != NULL && last_gone == gone && last->key.relid == relid &&
-		last->root == root)
-		return last;
+	if (entry != NULL && known[place].gone == gone && entry->key.relid == relid &&
+		entry->root == root)
+		return entry;
 
 	LWLockAcquire(ttl_docs_purge->lock, LW_SHARED);
 	entry = ttl_docs_find_table(relid);
 	LWLockRelease(ttl_docs_purge->lock);
 	if (entry != NULL && entry->root == root)
 	{
-		last = entry;
-		last_gone = gone;
+		known[place].entry = entry;
+		known[place].gone = gone;
 		return entry;
 	}
 
@@ -212,10 +218,17 @@ ttl_docs_purge_table(Oid relid, Oid root)
 	else if (entry->root != root)
 	{
 		entry->root = root;
-		ttl_docs_forget_bound(entry);
+		ttl_docs_forget_earliest(entry);
 	}
 	LWLockRelease(ttl_docs_purge->lock);
 	return entry;
+}
+
+/* How many entries have gone.  If none did, pointers to entries are good. */
+uint64
+ttl_docs_tables_gone(void)
+{
+	return pg_atomic_read_u64(&ttl_docs_purge->tables_gone);
 }
 
 /* The entry of a table of this database, or NULL.  The caller holds the lock. */
@@ -235,8 +248,9 @@ start_table(PurgeTable *table, Oid root)
 	pg_atomic_init_u64(&table->due, (uint64) DT_NOBEGIN);
 	table->root = root;
 	table->accepted_jump = jump_accepted_for(root);
-	table->bound = DT_NOEND;
-	table->gathered_bound = DT_NOEND;
+	pg_atomic_init_u64(&table->earliest, (uint64) DT_NOBEGIN);
+	pg_atomic_init_u64(&table->session_scanned, 0);
+	table->announced = DT_NOEND;
 	table->visited = DT_NOBEGIN;
 	table->older_since = DT_NOEND;
 	table->oldest = DT_NOEND;
@@ -332,19 +346,22 @@ ttl_docs_look_at_collections(List *roots)
 	LWLockRelease(ttl_docs_purge->lock);
 }
 
-/* Forgets when the first documents of a collection expire; InvalidOid likewise. */
+/*
+ * The settings of a collection change (InvalidOid: of any), so it is unknown when
+ * its documents expire.
+ */
 void
-ttl_docs_forget_bounds(Oid root)
+ttl_docs_settings_change(Oid root)
 {
 	HASH_SEQ_STATUS status;
 	PurgeTable *table;
 
-	LWLockAcquire(ttl_docs_purge->lock, LW_EXCLUSIVE);
+	LWLockAcquire(ttl_docs_purge->lock, LW_SHARED);
 	hash_seq_init(&status, tables);
 	while ((table = hash_seq_search(&status)) != NULL)
 		if (table->key.database == MyDatabaseId &&
 			(!OidIsValid(root) || table->root == root || table->key.relid == root))
-			ttl_docs_forget_bound(table);
+			ttl_docs_forget_earliest(table);
 	LWLockRelease(ttl_docs_purge->lock);
 }
 

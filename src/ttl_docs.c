@@ -45,9 +45,9 @@ _PG_init(void)
 	ttl_docs_plan_init();
 	ttl_docs_paths_init();
 	ttl_docs_instant_init();
+	ttl_docs_snapshot_init();
 	ttl_docs_copy_init();
-	ttl_docs_quiet_init();
-	ttl_docs_bound_init();
+	ttl_docs_earliest_init();
 	ttl_docs_document_init();
 	ttl_docs_purge_init();
 }

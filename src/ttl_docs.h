@@ -118,14 +118,6 @@ typedef struct ExpiryBounds
 	TimestampTz due;
 } ExpiryBounds;
 
-/* What a look at the purge index has shown, see write_quiet.c */
-typedef struct QuietLook
-{
-	TimestampTz when;			/* DT_NOBEGIN = never looked */
-	uint64		generation;
-	bool		quiet;
-} QuietLook;
-
 /* A query between ExecutorStart and ExecutorEnd, see access_instant.c */
 typedef struct LiveQuery LiveQuery;
 
@@ -145,6 +137,7 @@ extern void ttl_docs_guc_init(void);
 /* clock.c */
 extern TimestampTz ttl_docs_clock(void);
 extern TimestampTz ttl_docs_shifted(TimestampTz time);
+extern TimestampTz ttl_docs_unshifted(TimestampTz time);
 extern int64 ttl_docs_elapsed(void);
 
 /* expiry.c */
@@ -181,6 +174,9 @@ extern void ttl_docs_safe_slots(const ExpiryBounds *bounds, int64 *inheriting,
 /* collection_label.c */
 extern void ttl_docs_label_init(void);
 extern bool ttl_docs_read_label(Oid relid, CollectionSettings *settings);
+extern bool ttl_docs_read_label_at(Oid relid, Snapshot snapshot,
+								   CollectionSettings *settings,
+								   TransactionId *writer);
 extern void ttl_docs_set_label(Oid relid, const CollectionSettings *settings);
 extern bool ttl_docs_push_snapshot(void);
 extern void ttl_docs_write_label(Oid relid, const CollectionSettings *settings);
@@ -197,7 +193,9 @@ extern bool ttl_docs_collection(Oid relid, Collection *collection);
 extern void ttl_docs_find_columns(Oid relid, Collection *collection);
 extern bool ttl_docs_has_own_label(Oid relid);
 extern void ttl_docs_forget(Oid relid);
-extern QuietLook *ttl_docs_quiet_look(Oid relid);
+extern bool ttl_docs_settings_at(Oid root, Snapshot snapshot,
+								 CollectionSettings *settings);
+extern bool ttl_docs_is_seen_by(Oid root, Snapshot snapshot);
 
 /* collection_pieces.c */
 extern void ttl_docs_require_adoptable(Relation rel);
@@ -236,6 +234,10 @@ extern void ttl_docs_guard_init(void);
 
 /* access_plan.c */
 extern void ttl_docs_plan_init(void);
+extern void ttl_docs_prepare_plan(QueryDesc *queryDesc);
+
+/* access_foreign_key.c */
+#define PARENT_ALIAS	"pk"	/* of the parents in core's queries */
 typedef struct ForeignKeyValidation
 {
 	bool		possible;
@@ -245,7 +247,10 @@ extern void ttl_docs_begin_validation(bool possible, ForeignKeyValidation *outer
 extern void ttl_docs_stop_validation(void);
 extern void ttl_docs_end_validation(const ForeignKeyValidation *outer);
 extern bool ttl_docs_may_validate(void);
-extern bool ttl_docs_alter_table_runs(void);
+extern bool ttl_docs_looks_like_validation(const Query *parse);
+extern void ttl_docs_recognise_foreign_key_query(LiveQuery *query,
+												 const QueryDesc *queryDesc,
+												 int eflags);
 
 /* access_paths.c */
 extern void ttl_docs_paths_init(void);
@@ -277,10 +282,16 @@ extern LiveQuery *ttl_docs_running_query(void);
 extern int	ttl_docs_instant_param(const PlannedStmt *stmt);
 #define INSTANT_PARAM_TYPE	INTERNALOID /* no expression has this type */
 
+/* access_snapshot.c */
+extern void ttl_docs_snapshot_init(void);
+extern void ttl_docs_publish_instant(TimestampTz instant);
+extern TimestampTz ttl_docs_instant_to_import(Node *parsetree);
+
 /* access_copy.c */
 extern void ttl_docs_copy_init(void);
 
 /* access_test.c */
+pg_noreturn extern void ttl_docs_report_later_collection(Oid root);
 extern bool ttl_docs_acts_for_backup(Oid relid);
 
 /* write_ttl.c */
@@ -300,6 +311,7 @@ typedef struct DocumentWriter
 	Collection	collection;
 	KeyProbe   *keys;
 	struct PurgeTable *purge;	/* where the purge keeps the table, or NULL */
+	TimestampTz announced;		/* the earliest expiry of the rows so far */
 	TimestampTz clock;			/* when the row at hand is written */
 } DocumentWriter;
 
@@ -341,19 +353,10 @@ extern void ttl_docs_free_keys_of(KeyProbe *probe, Relation rel,
 								  TupleTableSlot *row,
 								  void (*before_delete) (void *), void *arg);
 
-/* write_quiet.c */
-extern void ttl_docs_quiet_init(void);
+/* write_earliest.c; what the purge does with it is in purge.h */
+extern void ttl_docs_earliest_init(void);
+extern void ttl_docs_announce_expiry(Oid relid, Oid root, TimestampTz expiry);
 extern bool ttl_docs_nothing_expired(Relation rel, const Collection *collection,
-									 TimestampTz clock, QuietLook *recent);
-extern void ttl_docs_note_foreign_stamp(void);
-extern void ttl_docs_note_late_stamp(TimestampTz stamp);
-extern uint64 ttl_docs_stamp_generation(void);
-
-/* write_bound.c */
-extern void ttl_docs_bound_init(void);
-extern void ttl_docs_note_expiry(Oid relid, TimestampTz expiry);
-extern void ttl_docs_confirm_expiry(Oid relid);
-extern bool ttl_docs_is_before_bound(Relation rel, const Collection *collection,
 									 TimestampTz clock);
 
 /* document_statement.c; the rest of the document functions is in document.h */

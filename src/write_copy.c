@@ -24,9 +24,8 @@
  * and foreign key actions that fire because a key is freed do: where there is an
  * expired document to delete, the rows before it go in first.
  *
- * A row is stamped when it is read, and may have to wait for the client to send
- * more.  If that is long, those who rely on stamps of the clock are told
- * (write_quiet.c).
+ * A row is stamped, and its expiry announced (write_earliest.c), when it is read.
+ * It may then have to wait for the client to send more.
  *
  * Locks, memory and errors are as in core: the table is open and locked from the
  * first look to the end, so that nothing that was decided here can change
@@ -82,7 +81,6 @@ typedef struct BulkCopy
 	int			at;				/* the one whose keys are being freed */
 	int			ninserted;		/* so many are in */
 	Size		bytes;			/* of these rows */
-	TimestampTz first_clock;	/* when the first of them was stamped */
 	uint64		processed;
 } BulkCopy;
 
@@ -370,8 +368,6 @@ read_row(BulkCopy *copy)
 		/* what it points to does not live as long as it has to */
 		ExecMaterializeSlot(row);
 		copy->bytes += ExecFetchSlotHeapTuple(row, false, NULL)->t_len;
-		if (copy->nrows == 0)
-			copy->first_clock = copy->writer.clock;
 		copy->lines[copy->nrows++] = copy->source->cur_lineno;
 	}
 	MemoryContextSwitchTo(caller);
@@ -425,7 +421,6 @@ flush_rows(BulkCopy *copy)
 
 	if (copy->nrows == 0)
 		return;
-	ttl_docs_note_late_stamp(copy->first_clock);
 	source->line_buf_valid = false;
 	free_keys_and_insert(copy);
 	source->line_buf_valid = line_buf_valid;
@@ -500,7 +495,6 @@ insert_rows(BulkCopy *copy, int end)
 		list_free(recheck);
 		ExecClearTuple(row);
 	}
-	ttl_docs_confirm_expiry(copy->writer.relid);
 }
 
 static void

@@ -21,7 +21,7 @@
  * computed into a scratch row where a constraint needs one.
  *
  * Most writes need no probe, and do not even look at the indexes: an UPDATE
- * that changes no indexed column, and any write while write_quiet.c knows that
+ * that changes no indexed column, and any write while write_earliest.c knows that
  * nothing is expired.
  *
  *-------------------------------------------------------------------------
@@ -66,7 +66,6 @@ struct KeyProbe
 {
 	Collection	collection;
 	MemoryContext context;		/* lives as long as the query */
-	QuietLook	look;
 	bool		is_open;		/* the rest is there only when first needed */
 	List	   *indexes;
 	EState	   *estate;
@@ -120,7 +119,6 @@ ttl_docs_key_probe(const Collection *collection)
 
 	probe->collection = *collection;
 	probe->context = CurrentMemoryContext;
-	probe->look.when = DT_NOBEGIN;
 	return probe;
 }
 
@@ -221,7 +219,7 @@ ttl_docs_free_keys(KeyProbe *probe, Relation rel, HeapTuple newtuple,
 
 	if ((oldtuple != NULL &&
 		 !changes_indexed_column(rel, probe->collection.slot, newtuple, oldtuple)) ||
-		ttl_docs_nothing_expired(rel, &probe->collection, clock, &probe->look))
+		ttl_docs_nothing_expired(rel, &probe->collection, clock))
 		return;
 
 	if (!probe->is_open)
@@ -254,7 +252,7 @@ ttl_docs_free_keys(KeyProbe *probe, Relation rel, HeapTuple newtuple,
 bool
 ttl_docs_must_free_keys(KeyProbe *probe, Relation rel, TimestampTz clock)
 {
-	if (ttl_docs_nothing_expired(rel, &probe->collection, clock, &probe->look))
+	if (ttl_docs_nothing_expired(rel, &probe->collection, clock))
 		return false;
 	if (!probe->is_open)
 		open_probe(probe, rel);

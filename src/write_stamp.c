@@ -32,6 +32,7 @@ ttl_docs_begin_writes(DocumentWriter *writer, Relation rel,
 	writer->collection = *collection;
 	writer->keys = ttl_docs_key_probe(collection);
 	writer->purge = NULL;
+	writer->announced = DT_NOEND;
 }
 
 /*
@@ -109,18 +110,19 @@ ttl_docs_stamp_at(const DocumentWriter *writer, TimestampTz ts, bool inherits,
 	return stamp;
 }
 
-/* Tells those who have to know that a document is written with that stamp. */
+/* Tells those who have to know that a document is about to be written. */
 void
 ttl_docs_note_stamp(DocumentWriter *writer, const Stamp *stamp)
 {
-	if (ttl_docs_clock_offset != 0)
-		ttl_docs_note_foreign_stamp();
-	if (writer->collection.settings.indexing == INDEXING_LAZY)
-		ttl_docs_note_expiry(writer->relid,
-							 ttl_docs_expired_from(&writer->collection.settings,
-												   stamp->ts, stamp->inherits,
-												   stamp->ttl));
+	const Collection *collection = &writer->collection;
+	TimestampTz expiry = ttl_docs_expired_from(&collection->settings, stamp->ts,
+											   stamp->inherits, stamp->ttl);
+
+	if (expiry < writer->announced)
+	{
+		ttl_docs_announce_expiry(writer->relid, collection->root, expiry);
+		writer->announced = expiry;
+	}
 	if (stamp->has_slot)
-		ttl_docs_note_document(&writer->purge, writer->relid,
-							   &writer->collection, stamp->slot);
+		ttl_docs_note_document(&writer->purge, writer->relid, collection, stamp->slot);
 }

@@ -407,7 +407,6 @@ keep_stamp(WriteState *state, Relation rel, HeapTuple tuple, bool inherits,
 		if (!isnull && ttl_docs_may_be_slot(stamp.ts, DatumGetInt64(slot)))
 			stamp.slot = DatumGetInt64(slot);
 	}
-	ttl_docs_note_foreign_stamp();
 	return with_stamp(state, rel, tuple, &stamp);
 }
 

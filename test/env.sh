@@ -6,6 +6,7 @@
 #	become_unprivileged decides who runs the server (never root)
 #	make_scratch        makes the directory that everything below happens in
 #	private_postgres    copies the server into it and builds and installs ttl_docs there
+#	install_test_modules  adds the libraries that tests load beside it
 #	wrap_postgres       has every server of it run under another command, such as valgrind
 #	start_server        initdb and start, reachable by a private socket only
 #
@@ -287,6 +288,13 @@ private_postgres() {
 	as_server make -C "$SCRATCH/source" -s -j "$(nproc)" --no-print-directory install \
 		PG_CONFIG="$PG_CONFIG" DESTDIR="$root" COPT="$1" with_llvm=no ||
 		die "could not build ttl_docs"
+}
+
+# Builds and installs the libraries of test/modules beside ttl_docs.
+install_test_modules() {
+	as_server make -C "$SCRATCH/source/test/modules" -s --no-print-directory install \
+		PG_CONFIG="$PG_CONFIG" DESTDIR="$SCRATCH/root" COPT="-Werror" with_llvm=no ||
+		die "could not build test/modules"
 }
 
 # Puts a command, as shell text, in front of every server that is started from

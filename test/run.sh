@@ -271,6 +271,7 @@ require_tools tests
 become_unprivileged
 make_scratch ttl_docs-test.XXXXXX
 private_postgres "-Werror -DUSE_ASSERT_CHECKING ${TEST_COPT:-}"
+install_test_modules
 if [[ -n ${TEST_WRAPPER:-} ]]; then
 	wrap_postgres "$TEST_WRAPPER" "$SCRATCH/results/reports"
 fi

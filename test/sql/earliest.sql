@@ -1,6 +1,9 @@
--- Writes to a lazy collection look for expired documents that hold their keys only
--- when there may be one.  Which is the case is told by a bound in shared memory:
--- here is when it is ahead, and that no document is missed that expires.
+-- Writes search for expired documents that hold their keys only when there may be
+-- one.  The earliest expiry of each table, in shared memory, tells when: here is when
+-- it is ahead of the clock, and that no document is missed that expires.
+--
+-- A session raises it for a btree at most every half second, so what is shown here
+-- is that of lazy collections, and of btrees after CALL purge(), which raises it, too.
 CREATE FUNCTION probes(t regclass) RETURNS bigint LANGUAGE sql AS
     $$ SELECT coalesce(pg_stat_get_xact_numscans((t || '_pkey')::regclass), 0) $$;
 -- Writes a document, and tells whether its key was looked for.
@@ -153,18 +156,21 @@ SET ttl_docs.clock_offset = 10;
 SELECT put('lazy', 'f');
 RESET ttl_docs.clock_offset;
 
--- A table that is too large to be read: by the summaries of its index
+-- A purge raises it: by the summaries of the index
 SELECT ttl_docs.create_collection('large', 100000, indexing => 'lazy');
 ALTER TABLE large ALTER COLUMN doc SET STORAGE PLAIN;
 INSERT INTO large SELECT n::text, jsonb_build_object('ttl', 50000, 'text', repeat('x', 2000)) FROM generate_series(1, 2000) AS n;
 SELECT pg_relation_size('large') / current_setting('block_size')::int > 512 AS is_large,
     brin_summarize_new_values((SELECT indexrelid FROM pg_index WHERE indrelid = 'large'::regclass AND NOT indisunique)) > 0 AS has_summaries;
--- (changing the settings has the bound forgotten)
+-- (after a change of the settings it is unknown)
 SELECT ttl_docs.set_default_ttl('large', 100001);
 SELECT put('large', 'a', '{"ttl": 50000}');
+CALL ttl_docs.purge('large');
+SELECT put('large', 'a2', '{"ttl": 50000}');
 -- one that expires soon, in a slot that is over a little later
 INSERT INTO large VALUES ('edge', '{"ttl": 179}');
 SELECT ttl_docs.set_default_ttl('large', 100002);
+CALL ttl_docs.purge('large');
 SELECT put('large', 'b', '{"ttl": 50000}');
 SET ttl_docs.clock_offset = 179;
 SELECT put('large', 'edge', '{"ttl": 50000}');
@@ -172,15 +178,64 @@ RESET ttl_docs.clock_offset;
 -- and one that expires sooner
 INSERT INTO large VALUES ('soon', '{"ttl": 100}');
 SELECT ttl_docs.set_default_ttl('large', 100003);
+CALL ttl_docs.purge('large');
 SELECT put('large', 'c', '{"ttl": 50000}');
 SET ttl_docs.clock_offset = 100;
 SELECT put('large', 'soon');
 RESET ttl_docs.clock_offset;
 -- without summaries it is not known
 TRUNCATE large;
-INSERT INTO large SELECT n::text, jsonb_build_object('ttl', 50000, 'text', repeat('x', 2000)) FROM generate_series(1, 2000) AS n;
+INSERT INTO large SELECT n::text, jsonb_build_object('ttl', 50000, 'text', repeat('x', 2000)) FROM generate_series(1, 4000) AS n;
 SELECT ttl_docs.set_default_ttl('large', 100004);
+CALL ttl_docs.purge('large');
 SELECT put('large', 'd');
 
-DROP TABLE lazy, own, file, brought, parts, root, branch, large;
+-- A purge raises it by a btree, past what it has purged
+SELECT ttl_docs.create_collection('btree', 1000);
+SELECT put('btree', 'a', '{"ttl": 100}');
+SELECT put('btree', 'b');
+SET ttl_docs.clock_offset = 200;
+CALL ttl_docs.purge('btree');
+SELECT put('btree', 'c');
+SELECT put('btree', 'a', '{"ttl": 100}');
+SELECT put('btree', 'b');
+SET ttl_docs.clock_offset = 350;
+SELECT put('btree', 'a', '{"ttl": -1}');
+SELECT put('btree', 'd');
+CALL ttl_docs.purge('btree');
+SELECT put('btree', 'e');
+RESET ttl_docs.clock_offset;
+-- but not past what is still there
+BEGIN;
+SET LOCAL session_replication_role = replica;
+INSERT INTO btree (id, doc, _ts) VALUES ('f', '{}', now() - interval '2000 s');
+COMMIT;
+CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$;
+CREATE TRIGGER keep BEFORE DELETE ON btree FOR EACH ROW EXECUTE FUNCTION keep();
+CALL ttl_docs.purge('btree');
+DROP TRIGGER keep ON btree;
+SELECT put('btree', 'f');
+SELECT id FROM btree ORDER BY 1;
+-- nor in a transaction that may be rolled back
+SELECT put('btree', 'g', '{"ttl": 100}');
+SET ttl_docs.clock_offset = 200;
+BEGIN;
+CALL ttl_docs.purge('btree');
+ROLLBACK;
+SELECT put('btree', 'g');
+RESET ttl_docs.clock_offset;
+
+-- More tables in a transaction than have a claim each
+SELECT format('CREATE TABLE many%s (id text PRIMARY KEY, doc jsonb)', n) FROM generate_series(1, 10) AS n \gexec
+SELECT count(ttl_docs.adopt('many' || n, 1000, indexing => 'lazy')) FROM generate_series(1, 10) AS n;
+BEGIN;
+SELECT format('INSERT INTO many%s VALUES (''a'', ''{"ttl": 10}'')', n) FROM generate_series(1, 10) AS n \gexec
+COMMIT;
+SET ttl_docs.clock_offset = 10;
+SELECT put('many' || n, 'a') FROM generate_series(1, 10) AS n;
+RESET ttl_docs.clock_offset;
+
+DROP TABLE lazy, own, file, brought, parts, root, branch, large, btree;
+SELECT format('DROP TABLE many%s', n) FROM generate_series(1, 10) AS n \gexec
+DROP FUNCTION keep;
 DROP FUNCTION put, probes;

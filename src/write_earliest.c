@@ -1,0 +1,392 @@
+/*-------------------------------------------------------------------------
+ *
+ * write_earliest.c
+ *		Knows when the first document of a table expires, so that a write
+ *		need not search for expired documents that hold its keys.
+ *
+ * Each table has an earliest expiry in shared memory: a moment before which no
+ * document of the table expires, whether it is committed or not.  While
+ * the clock has not reached it, nothing is expired, and writes need no probe of
+ * their keys (write_keys.c).  If it is unknown, or has passed, they probe.  It is
+ * a moment on the time scale of stamps, so it holds for any clock: for
+ * sessions that have moved theirs, and for stamps that replication brings.
+ *
+ * Writers lower it.  A transaction announces a document before the row goes into
+ * the table: it notes a claim, which is a table and the earliest expiry that
+ * the transaction has written there, and lowers the value of the table.  The
+ * claim stays until the transaction ends, because the row may arrive in the
+ * index long after it was stamped (a wait for another transaction at the
+ * same key, a large document, COPY that waits for its client).  So only the first
+ * document of a transaction, and one that expires earlier than those before it,
+ * costs more than a comparison.
+ *
+ * Scans of the purge index raise it.  A worker scans when it visits the table
+ * (purge_pass.c).  A session scans the first entries of a btree, at most every
+ * half second, for tables that no worker visits.  A scan must not miss a document
+ * that is announced and not in the index yet:
+ *
+ * 1. It resets "announced".  From here on writers lower that value, too.
+ * 2. It reads the claims of all sessions: the transactions that began before.
+ * 3. It reads the index, in which everything else is: what is committed,
+ *    prepared, or rolled back.
+ * 4. The earliest of the three becomes the value of the table.
+ *
+ * A prepared transaction needs no claim: its rows are in the index.
+ *
+ * Settings decide when a document expires.  A change of settings makes the value
+ * unknown.  It holds a lock that conflicts with ROW EXCLUSIVE, which whoever scans
+ * holds, so no scan goes by settings that are about to change; and the
+ * transaction that changes them does not scan.  Nor does one that gave the table a
+ * new file (TRUNCATE, ALTER TABLE): after a rollback the old file is back.
+ *
+ * Locks.  Reading the value takes none.  Lowering and raising take a spinlock of the
+ * table, for a few instructions.  Claims are written by their session alone;
+ * readers see a claim of this transaction, or of an earlier one, which is harmless:
+ * the earlier one has ended, so its rows are in the index.  Nothing is undone on
+ * error: a value that is too low is right.  A claim goes with its transaction, on
+ * FATAL, too; after a crash shared memory is made anew, and nothing is known.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/relscan.h"
+#include "miscadmin.h"
+#include "storage/bufmgr.h"
+#include "storage/ipc.h"
+#include "storage/proc.h"
+#include "storage/shmem.h"
+#include "storage/spin.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+
+#include "purge.h"
+
+/* how often the sessions scan a table, all together */
+#define SCAN_INTERVAL	(USECS_PER_SEC / 2)
+/* tables that a session has a claim for; the others share one */
+#define MAX_CLAIMS		7
+#define LOCK_COUNT		64
+
+typedef struct Claim
+{
+	pg_atomic_uint64 table;		/* database and table; 0 = none */
+	pg_atomic_uint64 expiry;
+} Claim;
+
+typedef struct SessionClaims
+{
+	Claim		of_table[MAX_CLAIMS];
+	pg_atomic_uint64 of_others; /* the earliest of all other tables; DT_NOEND =
+								 * none */
+} SessionClaims;
+
+typedef struct EarliestShared
+{
+	/* not in the entries of tables, which may be used for another table */
+	slock_t		locks[LOCK_COUNT];
+	SessionClaims sessions[FLEXIBLE_ARRAY_MEMBER];
+} EarliestShared;
+
+static EarliestShared *shared = NULL;
+static int	nclaims = 0;		/* of this transaction */
+static bool claims_others = false;
+
+static shmem_request_hook_type next_shmem_request_hook = NULL;
+static shmem_startup_hook_type next_shmem_startup_hook = NULL;
+
+static Size shared_size(void);
+static void request_shmem(void);
+static void startup_shmem(void);
+static slock_t *lock_of(const PurgeTable *table);
+static uint64 claim_key(Oid database, Oid relid);
+static bool claim(Oid relid, TimestampTz expiry);
+static bool lower(pg_atomic_uint64 *value, TimestampTz expiry);
+static TimestampTz earliest_claim(const PurgeTable *table);
+static void scan_first_entries(Relation rel, const Collection *collection,
+							   PurgeTable *table);
+static bool is_time_to_scan(PurgeTable *table);
+
+void
+ttl_docs_earliest_init(void)
+{
+	next_shmem_request_hook = shmem_request_hook;
+	shmem_request_hook = request_shmem;
+	next_shmem_startup_hook = shmem_startup_hook;
+	shmem_startup_hook = startup_shmem;
+}
+
+static Size
+shared_size(void)
+{
+	return add_size(offsetof(EarliestShared, sessions),
+					mul_size(MaxBackends, sizeof(SessionClaims)));
+}
+
+static void
+request_shmem(void)
+{
+	if (next_shmem_request_hook)
+		next_shmem_request_hook();
+	RequestAddinShmemSpace(shared_size());
+}
+
+static void
+startup_shmem(void)
+{
+	bool		found;
+
+	if (next_shmem_startup_hook)
+		next_shmem_startup_hook();
+	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
+	shared = ShmemInitStruct("ttl_docs earliest expiry", shared_size(), &found);
+	for (int i = 0; !found && i < LOCK_COUNT; i++)
+		SpinLockInit(&shared->locks[i]);
+	for (int i = 0; !found && i < MaxBackends; i++)
+	{
+		SessionClaims *session = &shared->sessions[i];
+
+		for (int j = 0; j < MAX_CLAIMS; j++)
+		{
+			pg_atomic_init_u64(&session->of_table[j].table, 0);
+			pg_atomic_init_u64(&session->of_table[j].expiry, (uint64) DT_NOEND);
+		}
+		pg_atomic_init_u64(&session->of_others, (uint64) DT_NOEND);
+	}
+	LWLockRelease(AddinShmemInitLock);
+}
+
+static slock_t *
+lock_of(const PurgeTable *table)
+{
+	return &shared->locks[table->key.relid % LOCK_COUNT];
+}
+
+static uint64
+claim_key(Oid database, Oid relid)
+{
+	return (uint64) database << 32 | relid;
+}
+
+/*
+ * This transaction is about to write a document that expires then.  Must be
+ * called before the row goes into the table.
+ */
+void
+ttl_docs_announce_expiry(Oid relid, Oid root, TimestampTz expiry)
+{
+	PurgeTable *table;
+
+	if (!claim(relid, expiry))
+		return;
+	table = ttl_docs_purge_table(relid, root);
+	if (table == NULL)
+		return;					/* always unknown */
+	/* the claim is there before the lock is taken, which is a barrier */
+	SpinLockAcquire(lock_of(table));
+	(void) lower(&table->earliest, expiry);
+	table->announced = Min(table->announced, expiry);
+	SpinLockRelease(lock_of(table));
+}
+
+/* Notes the claim of this transaction; false if it has one as early as that. */
+static bool
+claim(Oid relid, TimestampTz expiry)
+{
+	SessionClaims *mine = &shared->sessions[compat_proc_number(MyProc)];
+	uint64		key = claim_key(MyDatabaseId, relid);
+
+	Assert(compat_proc_number(MyProc) < MaxBackends);
+	for (int i = 0; i < nclaims; i++)
+		if (pg_atomic_read_u64(&mine->of_table[i].table) == key)
+			return lower(&mine->of_table[i].expiry, expiry);
+	if (nclaims == MAX_CLAIMS)
+	{
+		claims_others = true;
+		/* it may be of another table, so the table at hand may not know yet */
+		(void) lower(&mine->of_others, expiry);
+		return true;
+	}
+	pg_atomic_write_u64(&mine->of_table[nclaims].expiry, (uint64) expiry);
+	pg_write_barrier();
+	pg_atomic_write_u64(&mine->of_table[nclaims].table, key);
+	nclaims++;
+	return true;
+}
+
+/* Lowers a value that nobody else writes at the same time. */
+static bool
+lower(pg_atomic_uint64 *value, TimestampTz expiry)
+{
+	if (expiry >= (TimestampTz) pg_atomic_read_u64(value))
+		return false;
+	pg_atomic_write_u64(value, (uint64) expiry);
+	return true;
+}
+
+/*
+ * The transaction has ended, or is prepared: its rows are in the index, and the
+ * purge has been told of them.
+ */
+void
+ttl_docs_drop_claims(void)
+{
+	SessionClaims *mine;
+
+	if (nclaims == 0)
+		return;
+	mine = &shared->sessions[compat_proc_number(MyProc)];
+	pg_memory_barrier();
+	for (int i = 0; i < nclaims; i++)
+		pg_atomic_write_u64(&mine->of_table[i].table, 0);
+	if (claims_others)
+		pg_atomic_write_u64(&mine->of_others, (uint64) DT_NOEND);
+	nclaims = 0;
+	claims_others = false;
+}
+
+/* Is it certain that no document of this very table is expired at that time? */
+bool
+ttl_docs_nothing_expired(Relation rel, const Collection *collection,
+						 TimestampTz clock)
+{
+	const CollectionSettings *settings = &collection->settings;
+	uint64		gone = ttl_docs_tables_gone();
+	PurgeTable *table;
+	TimestampTz earliest;
+
+	if (!settings->on && settings->written_floor == DT_NOBEGIN &&
+		settings->due_floor == DT_NOBEGIN)
+		return true;
+	table = ttl_docs_purge_table(RelationGetRelid(rel), collection->root);
+	if (table == NULL)
+		return false;
+	earliest = ttl_docs_earliest_expiry(table);
+	if (earliest <= clock && is_time_to_scan(table))
+	{
+		scan_first_entries(rel, collection, table);
+		earliest = ttl_docs_earliest_expiry(table);
+	}
+	/* else the entry may be another table's by now */
+	pg_read_barrier();
+	return earliest > clock && gone == ttl_docs_tables_gone();
+}
+
+/* The earliest expiry of a table; DT_NOBEGIN if it is unknown. */
+TimestampTz
+ttl_docs_earliest_expiry(PurgeTable *table)
+{
+	return (TimestampTz) pg_atomic_read_u64(&table->earliest);
+}
+
+/*
+ * The value is unknown from now on, and a scan that is under way will not change
+ * that.
+ */
+void
+ttl_docs_forget_earliest(PurgeTable *table)
+{
+	SpinLockAcquire(lock_of(table));
+	pg_atomic_write_u64(&table->earliest, (uint64) DT_NOBEGIN);
+	table->earliest_scan++;
+	SpinLockRelease(lock_of(table));
+}
+
+/*
+ * Begins a scan that may raise the value.  The caller holds ROW EXCLUSIVE on the
+ * table since before it read the settings.
+ */
+void
+ttl_docs_begin_raise(EarliestScan *scan, PurgeTable *table)
+{
+	scan->table = table;
+	SpinLockAcquire(lock_of(table));
+	table->announced = DT_NOEND;
+	scan->number = ++table->earliest_scan;
+	SpinLockRelease(lock_of(table));
+	pg_memory_barrier();
+	scan->claimed = earliest_claim(table);
+}
+
+/* The earliest expiry that transactions under way have claimed for a table. */
+static TimestampTz
+earliest_claim(const PurgeTable *table)
+{
+	uint64		key = claim_key(table->key.database, table->key.relid);
+	TimestampTz earliest = DT_NOEND;
+
+	for (int i = 0; i < MaxBackends; i++)
+	{
+		SessionClaims *session = &shared->sessions[i];
+
+		earliest = Min(earliest,
+					   (TimestampTz) pg_atomic_read_u64(&session->of_others));
+		for (int j = 0; j < MAX_CLAIMS; j++)
+		{
+			Claim	   *other = &session->of_table[j];
+
+			if (pg_atomic_read_u64(&other->table) != key)
+				continue;
+			pg_read_barrier();
+			earliest = Min(earliest, (TimestampTz) pg_atomic_read_u64(&other->expiry));
+		}
+	}
+	return earliest;
+}
+
+/* Ends the scan: what it has read expires no earlier than found. */
+void
+ttl_docs_end_raise(EarliestScan *scan, TimestampTz found)
+{
+	PurgeTable *table = scan->table;
+
+	SpinLockAcquire(lock_of(table));
+	if (table->earliest_scan == scan->number)
+	{
+		found = Min(Min(found, scan->claimed), table->announced);
+		if (found > ttl_docs_earliest_expiry(table))
+			pg_atomic_write_u64(&table->earliest, (uint64) found);
+	}
+	SpinLockRelease(lock_of(table));
+}
+
+/*
+ * A session raises the value by the first entries of the purge index.  It does not
+ * look at the rows, which would read blocks that nobody needs: entries of dead
+ * rows count as well, until VACUUM or a worker comes.  A BRIN index has no first
+ * entry; but an empty table has no documents.
+ */
+static void
+scan_first_entries(Relation rel, const Collection *collection, PurgeTable *table)
+{
+	IndexingMode indexing = collection->settings.indexing;
+	EarliestScan scan;
+	Oid			indexid;
+
+	if (ttl_docs_changed_collections() || compat_has_new_file(rel))
+		return;
+	ttl_docs_begin_raise(&scan, table);
+	if (RelationGetNumberOfBlocks(rel) == 0)
+		ttl_docs_end_raise(&scan, DT_NOEND);
+	else if (indexing == INDEXING_CONSISTENT &&
+			 OidIsValid(indexid = ttl_docs_purge_index(rel, indexing)))
+	{
+		Relation	index = index_open(indexid, AccessShareLock);
+
+		ttl_docs_end_raise(&scan, ttl_docs_first_expiry(rel, index,
+														&collection->settings));
+		index_close(index, AccessShareLock);
+	}
+}
+
+/* One session at a time, and then none for a while. */
+static bool
+is_time_to_scan(PurgeTable *table)
+{
+	uint64		last = pg_atomic_read_u64(&table->session_scanned);
+	int64		now = ttl_docs_elapsed();
+
+	return now - (int64) last >= SCAN_INTERVAL &&
+		pg_atomic_compare_exchange_u64(&table->session_scanned, &last, (uint64) now);
+}

@@ -1,0 +1,99 @@
+--
+-- A role that may only SELECT from a collection, and has a schema of its own, sees no
+-- expired document: neither by calling the functions that filter, nor by code that
+-- ALTER TABLE runs, in queries that look like those of core.
+--
+CREATE ROLE regress_ttl_plan_owner;
+CREATE ROLE regress_ttl_plan_reader;
+CREATE SCHEMA plans AUTHORIZATION regress_ttl_plan_owner;
+CREATE SCHEMA reader AUTHORIZATION regress_ttl_plan_reader;
+GRANT USAGE ON SCHEMA plans TO regress_ttl_plan_reader;
+SET ROLE regress_ttl_plan_owner;
+SET client_min_messages = warning;
+SELECT ttl_docs.create_collection('plans.c', 1000);
+SELECT ttl_docs.create_collection('plans.never', -1);
+GRANT SELECT ON plans.c, plans.never TO regress_ttl_plan_reader;
+RESET ROLE;
+SET ttl_docs.clock_offset = -2000;
+INSERT INTO plans.c VALUES ('dead', '{"secret": 1}');
+RESET ttl_docs.clock_offset;
+INSERT INTO plans.c VALUES ('live', '{}');
+RESET client_min_messages;
+\set VERBOSITY terse
+
+--
+-- Functions of ours in a query are functions like others
+--
+SET ROLE regress_ttl_plan_reader;
+SELECT id FROM plans.c WHERE ttl_docs_internal.is_live('infinity', _ttl, 'plans.c'::regclass);
+SELECT id FROM plans.c WHERE ttl_docs_internal.is_live(_ts, _ttl, 'plans.never'::regclass);
+SELECT id FROM plans.c WHERE ttl_docs_internal.is_live(_ts, -1, 'plans.c'::regclass);
+SELECT id FROM plans.c WHERE ttl_docs_internal.is_live(now(), NULL, 'plans.c'::regclass);
+SELECT id FROM plans.c WHERE ttl_docs_internal.is_live_parent('infinity', _ttl, 'plans.c'::regclass);
+SELECT id FROM plans.c WHERE ttl_docs_internal.require_live('infinity', _ttl, 'plans.c'::regclass);
+SELECT id FROM plans.c WHERE ttl_docs_internal.is_live(_ts, _ttl, 'plans.c'::regclass);
+SELECT id FROM plans.c WHERE id = 'dead' AND ttl_docs_internal.is_live('infinity', _ttl, 'plans.c'::regclass);
+-- in an index-only scan, a prepared statement, a join, a policy, a view
+PREPARE switch(timestamptz) AS SELECT id FROM plans.c WHERE ttl_docs_internal.is_live($1, _ttl, 'plans.c');
+SET plan_cache_mode = force_generic_plan;
+EXECUTE switch('infinity');
+RESET plan_cache_mode;
+DEALLOCATE switch;
+SELECT a.id, b.id FROM plans.c AS a LEFT JOIN plans.c AS b
+    ON a.id <> b.id AND ttl_docs_internal.is_live('infinity', b._ttl, 'plans.c');
+CREATE VIEW reader.v AS SELECT * FROM plans.c WHERE ttl_docs_internal.is_live('infinity', _ttl, 'plans.c');
+SELECT id FROM reader.v;
+SET enable_seqscan = off;
+SELECT count(*) FROM plans.c WHERE ttl_docs_internal.is_live('infinity', NULL, 'plans.c') AND id > '';
+RESET enable_seqscan;
+RESET ROLE;
+-- written by the plan itself: an upsert with a WHERE
+INSERT INTO plans.c VALUES ('live', '{}') ON CONFLICT (id) DO UPDATE SET doc = '{"n": 1}'
+    WHERE ttl_docs_internal.require_live('infinity', c._ttl, 'plans.c') RETURNING id, doc;
+-- a plan has the test once, and first
+EXPLAIN (COSTS OFF) SELECT id FROM plans.c WHERE ttl_docs_internal.is_live('infinity', _ttl, 'plans.c'::regclass);
+EXPLAIN (COSTS OFF) SELECT id FROM plans.c WHERE ttl_docs_internal.is_live(_ts, _ttl, 'plans.c'::regclass);
+
+--
+-- A query that looks like core's check of a foreign key
+--
+SET ROLE regress_ttl_plan_reader;
+CREATE TABLE reader.shown (doc jsonb);
+CREATE FUNCTION reader.show(jsonb, text) RETURNS boolean LANGUAGE plpgsql AS
+$$ BEGIN INSERT INTO reader.shown VALUES ($1); RETURN true; END $$;
+CREATE OPERATOR reader.<~ (LEFTARG = jsonb, RIGHTARG = text, FUNCTION = reader.show);
+CREATE TABLE reader.fk (k text);
+INSERT INTO reader.fk VALUES ('x');
+CREATE FUNCTION reader.f() RETURNS text LANGUAGE sql AS
+$$ SELECT fk.k FROM ONLY reader.fk fk LEFT JOIN ONLY plans.c pk ON pk.doc OPERATOR(reader.<~) fk.k WHERE pk.id IS NULL $$;
+CREATE FUNCTION reader.pl() RETURNS text LANGUAGE plpgsql AS
+$$ BEGIN RETURN (SELECT fk.k FROM ONLY reader.fk fk LEFT JOIN ONLY plans.c pk ON pk.doc OPERATOR(reader.<~) fk.k WHERE pk.id IS NULL); END $$;
+CREATE TABLE reader.parent (id int PRIMARY KEY);
+CREATE TABLE reader.t (x int);
+INSERT INTO reader.t VALUES (1);
+ALTER TABLE reader.t ALTER x TYPE text USING reader.f();
+ALTER TABLE reader.t ALTER x TYPE text USING reader.pl();
+ALTER TABLE reader.t ADD COLUMN y text DEFAULT reader.f(), ADD COLUMN parent int, ADD FOREIGN KEY (parent) REFERENCES reader.parent;
+ALTER TABLE reader.t ADD CHECK (reader.f() IS NULL), ADD COLUMN parent2 int REFERENCES reader.parent;
+SELECT count(*) > 0 AS is_called, count(*) FILTER (WHERE doc ? 'secret') AS secrets FROM reader.shown;
+-- the same functions outside of ALTER TABLE, with plans that were made in it
+SELECT reader.f(), reader.pl();
+SELECT count(*) FILTER (WHERE doc ? 'secret') AS secrets FROM reader.shown;
+-- Foreign keys of the reader's own tables run code of the reader's: casts of a key.
+CREATE TYPE reader.key AS (k text);
+CREATE FUNCTION reader.key_text(reader.key) RETURNS text IMMUTABLE LANGUAGE sql AS
+$$ SELECT ($1).k FROM (SELECT count(reader.show(pk.doc, 'x')) FROM plans.c pk) AS s $$;
+CREATE CAST (reader.key AS text) WITH FUNCTION reader.key_text(reader.key) AS IMPLICIT;
+CREATE TABLE reader.texts (id text PRIMARY KEY);
+INSERT INTO reader.texts VALUES ('a');
+CREATE TABLE reader.keys (k reader.key);
+INSERT INTO reader.keys VALUES (ROW('a'));
+ALTER TABLE reader.keys ADD FOREIGN KEY (k) REFERENCES reader.texts ON DELETE CASCADE;
+INSERT INTO reader.keys VALUES (ROW('a'));
+DELETE FROM reader.texts;
+SELECT count(*) FILTER (WHERE doc ? 'secret') AS secrets FROM reader.shown;
+RESET ROLE;
+
+SET client_min_messages = warning;
+DROP SCHEMA plans, reader CASCADE;
+DROP ROLE regress_ttl_plan_owner, regress_ttl_plan_reader;

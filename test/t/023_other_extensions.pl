@@ -1,0 +1,145 @@
+# What other extensions do to plans: made without our planner hook, index-only scans
+# forced after us, custom scans.  Expired documents stay hidden, or the query is
+# refused.  test/modules/rival.c does it.
+
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = PostgreSQL::Test::Cluster->new('main');
+$node->init;
+$node->append_conf(
+	'postgresql.conf', q{
+shared_preload_libraries = 'ttl_docs'
+ttl_docs.purge = off
+autovacuum = off
+max_worker_processes = 16
+});
+$node->start;
+
+if ($node->psql('postgres', "LOAD 'rival'") != 0)
+{
+	$node->stop;
+	plan skip_all => 'test/modules is not installed';
+}
+$node->safe_psql(
+	'postgres', q{
+	CREATE EXTENSION ttl_docs;
+	SELECT ttl_docs.create_collection('c', 1000);
+	CREATE INDEX ON c USING gin (doc);
+	SET ttl_docs.clock_offset = -2000;
+	INSERT INTO c SELECT 'dead' || n, jsonb_build_object('n', n) FROM generate_series(1, 500) AS n;
+	RESET ttl_docs.clock_offset;
+	INSERT INTO c SELECT 'live' || n, jsonb_build_object('n', n) FROM generate_series(1, 3) AS n;
+	CREATE TABLE p (id int, doc jsonb, PRIMARY KEY (id)) PARTITION BY RANGE (id);
+	CREATE TABLE p1 PARTITION OF p FOR VALUES FROM (0) TO (100);
+	CREATE TABLE p2 PARTITION OF p FOR VALUES FROM (100) TO (200);
+	SELECT ttl_docs.adopt('p', 1000);
+	SET ttl_docs.clock_offset = -2000;
+	INSERT INTO p VALUES (1, '{}'), (101, '{}');
+	RESET ttl_docs.clock_offset;
+	INSERT INTO p VALUES (2, '{}'), (102, '{}');
+	CREATE FUNCTION how_many() RETURNS bigint STABLE LANGUAGE sql BEGIN ATOMIC SELECT count(*) FROM c; END;
+	CREATE TABLE plain AS SELECT id, doc FROM c;
+	VACUUM (ANALYZE) c, p, plain;
+});
+
+# Each with the rows that it has to give: the queries, and what is right.
+my @queries = (
+	['SELECT count(*) FROM c' => 3],
+	[q{SELECT count(*) FROM c WHERE id LIKE 'd%'} => 0],
+	[q{SELECT count(*) FROM c WHERE id = 'dead7'} => 0],
+	[q{SELECT id FROM c WHERE id = 'live1'} => 'live1'],
+	[q{SELECT max(id) FROM c} => 'live3'],
+	[q{SELECT count(*) FROM c WHERE doc @> '{"n": 2}'} => 1],
+	['SELECT count(*) FROM plain LEFT JOIN c USING (id) WHERE c.id IS NOT NULL' => 3],
+	['SELECT count(*) FROM p' => 2],
+	['SELECT count(*) FROM p1' => 1],
+	['SELECT how_many()' => 3],
+	['SELECT count(*) FROM c a, c b' => 9],
+	['WITH w AS MATERIALIZED (SELECT * FROM c) SELECT (SELECT count(*) FROM w) + (SELECT count(*) FROM p)' => 5],
+	['SELECT count(*) FROM (SELECT id FROM c UNION ALL SELECT id::text FROM p) AS u' => 5],);
+
+sub rival_is
+{
+	my ($settings, $name) = @_;
+	for (@queries)
+	{
+		my ($query, $expected) = @$_;
+		is($node->safe_psql('postgres', "LOAD 'rival'; $settings; $query"), $expected, "$name: $query");
+	}
+	return;
+}
+
+# Without the planner hook.  What was filtered by it is not filtered twice.
+rival_is('SET rival.planner = off', 'as usual');
+rival_is('SET rival.planner = on', 'planned by standard_planner');
+rival_is(
+	'SET rival.planner = on; SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0;'
+	  . ' SET min_parallel_table_scan_size = 0; SET parallel_leader_participation = off',
+	'planned by standard_planner, parallel');
+is($node->safe_psql(
+		'postgres', q{
+		LOAD 'rival';
+		SET rival.planner = on;
+		SET plan_cache_mode = force_generic_plan;
+		PREPARE q AS SELECT count(*) FROM c WHERE id <> $1;
+		EXECUTE q ('');
+		SET rival.planner = off;
+		EXECUTE q ('');
+		BEGIN;
+		DECLARE d CURSOR FOR SELECT id FROM c ORDER BY 1;
+		FETCH 1 FROM d;
+		COMMIT;
+		}), "3\n3\nlive1", 'a cached plan that is not ours');
+is( $node->safe_psql(
+		'postgres', q{
+		LOAD 'rival';
+		SET rival.planner = on;
+		BEGIN;
+		UPDATE c SET doc = '{"n": 2}' WHERE id LIKE 'd%' RETURNING id;
+		DELETE FROM p WHERE id IN (1, 101) RETURNING id;
+		INSERT INTO c VALUES ('dead1', '{}') ON CONFLICT (id) DO UPDATE SET doc = '{"updated": 1}' WHERE c.id <> '' RETURNING doc;
+		MERGE INTO c USING (VALUES ('dead2')) AS v (id) ON c.id = v.id
+			WHEN MATCHED THEN UPDATE SET doc = '{"updated": 1}' WHEN NOT MATCHED THEN INSERT (id, doc) VALUES (v.id, '{}');
+		SELECT doc FROM c WHERE id = 'dead2';
+		ROLLBACK;
+		}), "{}\n{}", 'writes that were planned without us');
+my $explained = $node->safe_psql('postgres',
+	q{LOAD 'rival'; SET rival.planner = on; EXPLAIN (COSTS OFF) SELECT id FROM c ORDER BY id});
+like($explained, qr/is_live/, 'EXPLAIN shows the test');
+unlike($explained, qr/is_live.*is_live/s, 'once');
+# A query without a collection is not copied, nor changed.
+unlike(
+	$node->safe_psql('postgres', q{LOAD 'rival'; SET rival.planner = on; EXPLAIN (COSTS OFF) SELECT * FROM plain}),
+	qr/is_live/, 'other tables have no test');
+
+# An index-only scan that cannot see the stamps becomes an index scan.
+rival_is('SET rival.index_only = on; SET enable_bitmapscan = off', 'index-only scans');
+$explained = $node->safe_psql('postgres',
+	q{LOAD 'rival'; SET rival.index_only = on; SET enable_bitmapscan = off; EXPLAIN (COSTS OFF) SELECT count(*) FROM c});
+like($explained, qr/Index Scan using c_pkey.*is_live/s, 'becomes an index scan');
+
+# A custom scan above a scan that has the test is fine, one that reads by itself is not.
+rival_is("SET rival.custom_scan = 'over'", 'a custom scan above');
+like(
+	$node->safe_psql('postgres', q{LOAD 'rival'; SET rival.custom_scan = 'over'; EXPLAIN (COSTS OFF) SELECT id FROM c}),
+	qr/Custom Scan \(Rival\)/, 'it is there');
+for my $planner ('off', 'on')
+{
+	my ($status, $output, $error) = $node->psql('postgres',
+		"LOAD 'rival'; SET rival.custom_scan = 'alone'; SET rival.planner = $planner; SELECT count(*) FROM c");
+	isnt($status, 0, "a custom scan that reads a collection is refused, rival.planner = $planner");
+	like($error, qr/cannot filter expired documents of "c"/, 'and the error says why');
+}
+
+# Loaded before us, so that our hooks come first.
+$node->append_conf('postgresql.conf', q{shared_preload_libraries = 'rival, ttl_docs'});
+$node->restart;
+rival_is('SET rival.planner = on', 'loaded first, planned by standard_planner');
+rival_is("SET rival.custom_scan = 'over'", 'loaded first, a custom scan above');
+$node->stop;
+done_testing();
