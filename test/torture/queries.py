@@ -4,9 +4,11 @@
 The same random statements run twice: over collections that have expired rows on
 disk, and over plain tables that hold the live rows only (query_world.py).  What
 they return, how many rows they touch, what is in the tables afterwards, or the
-SQLSTATE of the error must be the same.  query_cases.py and query_grammar.py make
-them.  Each case runs in a transaction that is rolled back, so any of them can be
-run by itself: --seed and --case give the same one again.
+SQLSTATE of the error must be the same.  And no row, message or error of the former may
+have the mark of an expired document, which functions of a user also look for
+(query_spies.py).  query_cases.py and query_grammar.py make the statements.  Each case
+runs in a transaction that is rolled back, so any of them can be run by itself: --seed and
+--case give the same one again.
 
 A difference is shrunk to something simpler (query_choices.py) and shown with its
 settings, both answers and the plan.  So that "no difference" says something, the
@@ -31,6 +33,7 @@ import psycopg2.extras
 
 from query_cases import CaseMaker
 from query_choices import Choices, shrink
+from query_spies import GUEST, MARK
 from query_world import COLUMNS, DAY, World
 
 CASES_OF_WORLD = 750
@@ -47,15 +50,27 @@ SCANS = {'Seq Scan', 'Sample Scan', 'Index Scan', 'Index Only Scan', 'Bitmap Hea
 SHOWN_ROWS = 5
 
 
+class Messages:
+    """What a session is told: keeps what has the mark of an expired document."""
+
+    def __init__(self):
+        self.marked = []
+
+    def append(self, message):
+        if MARK in message:
+            self.marked.append(message)
+
+
 class Side:
     """One of the two schemas: a session that runs cases, and one that gets in its way."""
 
     def __init__(self, schema, clock_offset):
         options = (f'-c search_path={schema} -c ttl_docs.clock_offset={clock_offset}'
-                   ' -c client_min_messages=error -c jit=off')
+                   ' -c client_min_messages=notice -c jit=off')
         self.schema = schema
         self.clock_offset = clock_offset
         self.session, self.other = (connect(options) for _ in range(2))
+        self.session.notices = self.messages = Messages()
         self.cursor = self.session.cursor()
 
     def close(self):
@@ -63,14 +78,17 @@ class Side:
         self.other.close()
 
     def run(self, case):
-        """The outcomes of the steps, up to the first error."""
+        """The outcomes of the steps, up to the first error; and what had the mark."""
+        self.messages.marked.clear()
         self.begin(case)
         try:
-            if case.ended is not None:
-                return self.meet(case)
-            return self.run_steps(case.steps)
+            outcomes = self.meet(case) if case.ended is not None else self.run_steps(case.steps)
         finally:
             self.end(case)
+        for outcome in outcomes:
+            for text in [outcome[2]] if outcome[0] == 'error' else outcome[2]:
+                self.messages.append(text)
+        return outcomes, list(self.messages.marked)
 
     def begin(self, case):
         settings = ''.join(f'; SET LOCAL {setting}' for setting in case.settings)
@@ -200,9 +218,10 @@ class Checker:
             cursor.execute("""SELECT name FROM pg_settings WHERE name LIKE 'enable%' AND vartype = 'bool'
                 ORDER BY name""")
             self.switches = [name for name, in cursor.fetchall()]
-            cursor.execute("SELECT FROM pg_roles WHERE rolname = 'query_reader'")
-            if cursor.rowcount == 0:
-                cursor.execute('CREATE ROLE query_reader')
+            for role in ('query_reader', GUEST):
+                cursor.execute('SELECT FROM pg_roles WHERE rolname = %s', (role,))
+                if cursor.rowcount == 0:
+                    cursor.execute(f'CREATE ROLE {role}')
         self.sides = []
         self.number = None      # of the world
         self.statements = 0
@@ -249,7 +268,7 @@ class Checker:
         self.count(case, outcomes[0])
         if number % 4 == 0 or case.kind == 'scan':
             self.count_nodes(case)
-        if same(*outcomes):
+        if same(*outcomes) and not self.marked:
             return True
         self.differences += 1
         self.report(number, choices, case, outcomes)
@@ -258,8 +277,8 @@ class Checker:
     def run_both(self, case):
         """The outcomes on both sides.  Where one takes too long, the other is not asked."""
         ttl, plain = self.sides
-        outcome = ttl.run(case)
-        return [outcome, outcome if outcome[-1][1] == TIMEOUT else plain.run(case)]
+        outcome, self.marked = ttl.run(case)
+        return [outcome, outcome if outcome[-1][1] == TIMEOUT else plain.run(case)[0]]
 
     def tidy(self):
         """Takes away what was rolled back."""
@@ -323,7 +342,7 @@ class Checker:
 
         def still_differs(made):
             simpler = self.case(Choices(replay=made))
-            return not same(*self.run_both(simpler))
+            return not same(*self.run_both(simpler)) or self.marked
 
         made = shrink(choices.made, still_differs, 400)
         case = self.case(Choices(replay=made))
@@ -336,6 +355,7 @@ class Checker:
         sys.stdout.flush()
 
     def show(self, case, outcomes):
+        self.show_marked()
         settings = '; '.join(case.settings) or 'none'
         print(f'kind: {case.kind}; isolation: {case.isolation}; settings: {settings}')
         if case.ended is not None:
@@ -347,6 +367,12 @@ class Checker:
                 show_outcomes(*pair)
                 return
         print('  afterwards:', [outcome[len(case.steps):] for outcome in outcomes])
+
+    def show_marked(self):
+        if self.marked:
+            print(f'  {len(self.marked)} rows or messages have the mark of an expired document:')
+        for text in self.marked[:SHOWN_ROWS]:
+            print(f'        {text.strip()[:300]}')
 
 
 def same(one, other):
