@@ -6,12 +6,13 @@ disk, and over plain tables that hold the live rows only (query_world.py).  What
 they return, how many rows they touch, what is in the tables afterwards, or the
 SQLSTATE of the error must be the same.  And no row, message or error of the former may
 have the mark of an expired document, which functions of a user also look for
-(query_spies.py).  query_cases.py and query_grammar.py make the statements.  Each case
-runs in a transaction that is rolled back, so any of them can be run by itself: --seed and
---case give the same one again.
+(query_spies.py).  query_cases.py and query_grammar.py make the
+statements.  Each case runs in a transaction that is rolled back, so any of them can be
+run by itself: --seed and --case give the same one again.
 
 A difference is shrunk to something simpler (query_choices.py) and shown with its
-settings, both answers and the plan.  So that "no difference" says something, the
+settings, both answers and the plan; of more differences in the same kind of case, only
+the number is shown.  So that "no difference" says something, the
 program also counts what it has met, and fails if a kind of scan was not among it,
 if many queries were no valid SQL, or if few rows are expired.
 
@@ -32,6 +33,7 @@ import psycopg2.errors
 import psycopg2.extras
 
 from query_cases import CaseMaker
+from query_calls import Calls
 from query_choices import Choices, shrink
 from query_spies import GUEST, MARK
 from query_world import COLUMNS, DAY, World
@@ -43,7 +45,9 @@ CLOCKS = (5, -3, 0)         # days
 TIME_LIMIT = 1000           # of a statement, in milliseconds
 TIMEOUT = '57014'
 # SQLSTATE of what the grammar may run into; anything else is a mistake in it.
-EXPECTED_ERRORS = {'23505', '23503', '23P01', '21000', '42501', '40001', '24000'}
+EXPECTED_ERRORS = {'23505', '23503', '23514', '23P01', '21000', '42501', '40001', '24000'}
+# SQLSTATE of what is no valid SQL.
+NOT_RUN = {'42601', '42883', '42804', '42703', '42P01', '42846', '42725', '42P18'}
 SCANS = {'Seq Scan', 'Sample Scan', 'Index Scan', 'Index Only Scan', 'Bitmap Heap Scan', 'Tid Scan',
          'Tid Range Scan', 'Parallel Seq Scan', 'Parallel Index Scan', 'Parallel Index Only Scan',
          'Parallel Bitmap Heap Scan'}
@@ -223,13 +227,15 @@ class Checker:
                 if cursor.rowcount == 0:
                     cursor.execute(f'CREATE ROLE {role}')
         self.sides = []
+        self.calls = None
         self.number = None      # of the world
         self.statements = 0
         self.rows = 0
         self.counts = collections.Counter()     # cases by kind
         self.errors = collections.Counter()     # by SQLSTATE
         self.nodes = collections.Counter()      # of plans
-        self.differences = 0
+        self.called = collections.Counter()     # functions of ttl_docs
+        self.differences = collections.Counter()    # by kind
 
     # ---- Cases ----
 
@@ -240,6 +246,8 @@ class Checker:
         self.number = number
         self.world = World(Choices(f'{self.seed}/{number}'), ROWS, CLOCKS[number % len(CLOCKS)])
         self.world.create(self.admin)
+        if self.calls is None:
+            self.calls = Calls(self.admin)
         self.sides = [Side(schema, self.world.clock_offset) for schema in ('ttl', 'plain')]
         for side in self.sides:
             side.remember()
@@ -255,7 +263,7 @@ class Checker:
         self.sides = []
 
     def case(self, choices):
-        return CaseMaker(choices, self.world, self.version, self.switches).case()
+        return CaseMaker(choices, self.world, self.version, self.switches, self.calls).case()
 
     def run(self, number):
         """Runs the case of that number; false if there was a difference."""
@@ -270,15 +278,20 @@ class Checker:
             self.count_nodes(case)
         if same(*outcomes) and not self.marked:
             return True
-        self.differences += 1
-        self.report(number, choices, case, outcomes)
+        self.differences[case.kind] += 1
+        if self.differences[case.kind] == 1:
+            self.report(number, choices, case, outcomes)
+        else:
+            print(f'\nDIFFERENCE in case {number}, of the kind {case.kind} again', flush=True)
         return False
 
     def run_both(self, case):
         """The outcomes on both sides.  Where one takes too long, the other is not asked."""
         ttl, plain = self.sides
         outcome, self.marked = ttl.run(case)
-        return [outcome, outcome if outcome[-1][1] == TIMEOUT else plain.run(case)[0]]
+        if outcome[-1][1] == TIMEOUT:
+            return [outcome, outcome]
+        return [outcome, plain.run(case)[0]]
 
     def tidy(self):
         """Takes away what was rolled back."""
@@ -292,11 +305,13 @@ class Checker:
     def count(self, case, outcomes):
         self.counts[case.kind] += 1
         self.statements += len(outcomes)
-        for outcome in outcomes:
+        for outcome, step in zip(outcomes, case.steps):
             if outcome[0] == 'error':
                 self.errors[outcome[1]] += 1
             else:
                 self.rows += len(outcome[2])
+            if outcome[0] != 'error' or outcome[1] not in NOT_RUN:
+                self.called.update(self.calls.called(step.sql))
         if outcomes[-1][0] == 'error' and outcomes[-1][1] not in EXPECTED_ERRORS | {TIMEOUT}:
             self.errors['unexpected'] += 1
             if self.errors['unexpected'] <= 3:
@@ -318,8 +333,9 @@ class Checker:
     def summary(self, seconds):
         cases = sum(self.counts.values())
         print(f'{cases} cases, {self.statements} statements on each side, {self.rows} rows compared, '
-              f'in {seconds:.0f} s; differences: {self.differences}')
-        for title, counter in (('cases', self.counts), ('errors', self.errors), ('plan nodes', self.nodes)):
+              f'in {seconds:.0f} s; differences: {sum(self.differences.values())}')
+        for title, counter in (('cases', self.counts), ('errors', self.errors), ('plan nodes', self.nodes),
+                               ('functions of ttl_docs', self.called), ('differences', self.differences)):
             listed = ', '.join(f'{name} {count}' for name, count in counter.most_common())
             print(f'{title}:', listed or 'none')
 
@@ -408,7 +424,7 @@ def main():
     parser.add_argument('--cases', type=int, default=3000)
     parser.add_argument('--seconds', type=float, default=float('inf'), help='stop after that time')
     parser.add_argument('--case', type=int, help='only this one')
-    parser.add_argument('--differences', type=int, default=3, help='stop after so many')
+    parser.add_argument('--differences', type=int, default=10, help='stop after so many')
     arguments = parser.parse_args()
 
     checker = Checker(arguments.seed)
@@ -417,7 +433,8 @@ def main():
     numbers = range(arguments.cases) if arguments.case is None else [arguments.case]
     for number in numbers:
         checker.run(number)
-        if checker.differences >= arguments.differences or time.monotonic() - start > arguments.seconds:
+        found = sum(checker.differences.values())
+        if found >= arguments.differences or time.monotonic() - start > arguments.seconds:
             break
     checker.leave_world()
     checker.summary(time.monotonic() - start)
