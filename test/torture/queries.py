@@ -6,7 +6,7 @@ disk, and over plain tables that hold the live rows only (query_world.py).  What
 they return, how many rows they touch, what is in the tables afterwards, or the
 SQLSTATE of the error must be the same.  And no row, message or error of the former may
 have the mark of an expired document, which functions of a user also look for
-(query_spies.py).  query_cases.py and query_grammar.py make the
+(query_spies.py).  query_cases.py, query_attacks.py and query_grammar.py make the
 statements.  Each case runs in a transaction that is rolled back, so any of them can be
 run by itself: --seed and --case give the same one again.
 
@@ -14,7 +14,8 @@ A difference is shrunk to something simpler (query_choices.py) and shown with it
 settings, both answers and the plan; of more differences in the same kind of case, only
 the number is shown.  So that "no difference" says something, the
 program also counts what it has met, and fails if a kind of scan was not among it,
-if many queries were no valid SQL, or if few rows are expired.
+if no query called some function of ttl_docs, if many queries were no valid SQL, or if few
+rows are expired.
 
 	queries.py [--seed N] [--cases N] [--seconds N] [--case N]
 
@@ -32,7 +33,7 @@ import psycopg2
 import psycopg2.errors
 import psycopg2.extras
 
-from query_cases import CaseMaker
+from query_attacks import AttackMaker
 from query_calls import Calls
 from query_choices import Choices, shrink
 from query_spies import GUEST, MARK
@@ -263,7 +264,7 @@ class Checker:
         self.sides = []
 
     def case(self, choices):
-        return CaseMaker(choices, self.world, self.version, self.switches, self.calls).case()
+        return AttackMaker(choices, self.world, self.version, self.switches, self.calls).case()
 
     def run(self, number):
         """Runs the case of that number; false if there was a difference."""
@@ -289,7 +290,7 @@ class Checker:
         """The outcomes on both sides.  Where one takes too long, the other is not asked."""
         ttl, plain = self.sides
         outcome, self.marked = ttl.run(case)
-        if outcome[-1][1] == TIMEOUT:
+        if case.alone or outcome[-1][1] == TIMEOUT:
             return [outcome, outcome]
         return [outcome, plain.run(case)[0]]
 
@@ -312,6 +313,8 @@ class Checker:
                 self.rows += len(outcome[2])
             if outcome[0] != 'error' or outcome[1] not in NOT_RUN:
                 self.called.update(self.calls.called(step.sql))
+        if case.alone:
+            return
         if outcomes[-1][0] == 'error' and outcomes[-1][1] not in EXPECTED_ERRORS | {TIMEOUT}:
             self.errors['unexpected'] += 1
             if self.errors['unexpected'] <= 3:
@@ -349,6 +352,9 @@ class Checker:
         missing = SCANS - self.nodes.keys()
         if missing and cases >= 1500:
             yield f"no plan had a {', '.join(sorted(missing))}"
+        missing = self.calls.missing(self.called)
+        if missing and cases >= 1500:
+            yield f"no query called {', '.join(missing)}"
 
     # ---- Differences ----
 

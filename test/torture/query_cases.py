@@ -32,6 +32,8 @@ class Case:
     changed: list = None
     ended: list = None
     isolation: str = 'READ COMMITTED'
+    # There is nothing to compare with: it must not show the mark of an expired document.
+    alone: bool = False
 
 
 class CaseMaker(Grammar):
