@@ -1,11 +1,11 @@
 """Cases that put calls wherever SQL takes an expression, to get at expired documents.
 
-What is called are functions and operators of ttl_docs, of the server and of a user
-(query_calls.py, query_spies.py).  It is mostly query_guest who asks, who may only read the
-collections.  The places are:
+They call functions and operators of ttl_docs, of the server and of a user (query_calls.py,
+query_spies.py), as query_guest, who may only read the collections, or as a superuser.
+The places are:
 - a condition of a scan, first or later, of a join, a group, an update, an upsert or a MERGE;
 - ORDER BY, RETURNING and the columns of a query;
-- the policy of a table, and a view;
+- policies and views;
 - USING, DEFAULT and CHECK of an ALTER TABLE of a table that the guest owns.  A function
   there runs queries, some of which look like those of the server that check a foreign key: the
   server's own must count expired rows.
@@ -152,7 +152,7 @@ class AttackMaker(CaseMaker):
                          Step(f'SET LOCAL ROLE {GUEST}'), Step(select, explain=select), SPIED], AS_ADMIN)
 
     def own_policy_case(self):
-        """The policy of a table of the guest's own reads a collection."""
+        """The guest has a table whose policy reads a collection."""
         table, scope = self.any_scope()
         names = ', '.join(f't.{name}' for name in COLUMNS)
         exists = f'EXISTS (SELECT FROM {table.name} AS t WHERE t.id = t_new.id AND {self.condition(scope)})'
@@ -164,7 +164,7 @@ class AttackMaker(CaseMaker):
     # ---- ALTER TABLE ----
 
     def alter_case(self):
-        """A table of the guest's own is changed, by expressions that read collections."""
+        """Expressions that read collections change a table that the guest owns."""
         form = self.weighted([(4, self.using), (4, self.default), (3, self.check), (2, self.nested),
                               (2, self.folded), (2, self.action), (1, self.stored_call)])
         commands = form()
@@ -201,7 +201,7 @@ class AttackMaker(CaseMaker):
              'ALTER TABLE my_parts ATTACH PARTITION mine FOR VALUES IN (1, 2, 3)']])
 
     def nested(self):
-        """ALTER TABLE runs a function that runs ALTER TABLE, before and after which it reads."""
+        """ALTER TABLE runs a function that runs another ALTER TABLE, and reads before and after that."""
         inner = self.pick(['ALTER x TYPE text USING f_new()', 'ALTER x SET NOT NULL'])
         return ['CREATE FUNCTION f_outer() RETURNS text LANGUAGE plpgsql AS $outer$ BEGIN'
                 f' PERFORM f_new(); ALTER TABLE my_other {inner}; RETURN f_new(); END $outer$',
@@ -222,7 +222,7 @@ class AttackMaker(CaseMaker):
                 "DELETE FROM my_pk WHERE k = 'red'", 'SELECT k FROM my_fk', 'SELECT * FROM my_other']
 
     def folded(self):
-        """The planner itself calls the function, when the server checks a foreign key."""
+        """The planner calls the function while it plans the server's own check of a foreign key."""
         piece = self.pick(["ALTER TABLE mine ADD CHECK (f_new() || x <> 'none')",
                            'CREATE INDEX ON mine ((f_new() || x))',
                            'CREATE INDEX ON mine (x) WHERE f_new() <> x',
@@ -251,7 +251,7 @@ class AttackMaker(CaseMaker):
             (2, f'LANGUAGE plpgsql AS $body$ BEGIN RETURN ({sql}); END $body$')])
 
     def checking_query(self):
-        """What looks like the query of the server for children without a parent."""
+        """Imitates the query by which the server finds children without a parent."""
         table, scope = self.any_scope('pk')
         one = self.pick(['pk.doc <~ fk.k', 'fk.k ~> pk.doc', 'pk.doc::spy_enum = fk.e', 'pk.a <~ 3',
                          'pk.id = fk.id', 'pk.doc @> fk.d', 's_first(pk.doc)', self.condition(scope)])
@@ -264,7 +264,7 @@ class AttackMaker(CaseMaker):
         return f'SELECT fk.k FROM ONLY my_fk fk LEFT OUTER JOIN {only}{name} pk ON ({one}{more}) WHERE {where}'
 
     def parent_query(self):
-        """What looks like its query for the parent of one child."""
+        """Imitates the query by which the server finds the parent of one child."""
         table, scope = self.any_scope('x')
         lock = self.pick(['', LOCK])
         condition = self.pick(["x.doc <~ 'red'", self.condition(scope)])

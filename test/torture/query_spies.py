@@ -7,11 +7,11 @@ it to the table spied.  So whatever a query returns, and even if it fails, the p
 that an expired row got as far as the spy.
 
 Spies are functions in SQL and PL/pgSQL, of every volatility, cheap and expensive ones, operators, a
-domain, a cast, and an aggregate.  Operators have no function that estimates: one that reads
-statistics calls the operator with values out of pg_statistic, which has expired rows, too.
+domain, a cast, and an aggregate.  query_calls.py finds the operators, and the functions whose
+name begins with s_; the others are named in query_grammar.py and query_attacks.py.
 
-The calls whose name begins with s_ and the operators are put into queries by query_calls.py,
-the rest by query_attacks.py.
+No operator has a RESTRICT function.  Such a function may call the operator with values of
+pg_statistic, which also has values of expired documents, as the documentation says.
 """
 MARK = 'mark-of-the-expired'
 POISON = -777
