@@ -53,6 +53,7 @@ SCANS = {'Seq Scan', 'Sample Scan', 'Index Scan', 'Index Only Scan', 'Bitmap Hea
          'Tid Range Scan', 'Parallel Seq Scan', 'Parallel Index Scan', 'Parallel Index Only Scan',
          'Parallel Bitmap Heap Scan'}
 SHOWN_ROWS = 5
+SHOWN_TEXT = 300
 
 
 class Messages:
@@ -318,7 +319,7 @@ class Checker:
         if outcomes[-1][0] == 'error' and outcomes[-1][1] not in EXPECTED_ERRORS | {TIMEOUT}:
             self.errors['unexpected'] += 1
             if self.errors['unexpected'] <= 3:
-                print('unexpected:', outcomes[-1][2], '\n', case.steps[len(outcomes) - 1].sql)
+                print('unexpected:', outcomes[-1][2][:SHOWN_TEXT], '\n', case.steps[len(outcomes) - 1].sql)
 
     def count_nodes(self, case):
         rows = self.sides[0].explain(case, 'FORMAT JSON, COSTS OFF')
@@ -394,7 +395,7 @@ class Checker:
         if self.marked:
             print(f'  {len(self.marked)} rows or messages have the mark of an expired document:')
         for text in self.marked[:SHOWN_ROWS]:
-            print(f'        {text.strip()[:300]}')
+            print(f'        {text.strip()[:SHOWN_TEXT]}')
 
 
 def same(one, other):
@@ -421,7 +422,7 @@ def show_outcomes(ttl, plain):
         only = list((collections.Counter(outcome[2]) - others).elements())
         print(f'    {schema}: {outcome[1]} rows; only here: {len(only)}')
         for row in only[:SHOWN_ROWS]:
-            print(f'        {row[:300]}')
+            print(f'        {row[:SHOWN_TEXT]}')
 
 
 def main():

@@ -39,9 +39,9 @@ class AttackMaker(CaseMaker):
 
     # ---- Calls in a query ----
 
-    def any_scope(self, alias='t'):
+    def any_scope(self, alias='t', but=('aux',)):
         """A table, and what an expression can read of it."""
-        table = self.pick([table for table in self.world.readable if table.name != 'aux'])
+        table = self.pick([table for table in self.world.readable if table.name not in but])
         return table, Scope([Item(alias, COLUMNS | SYSTEM_COLUMNS, ['id'], table)])
 
     def condition(self, scope):
@@ -142,7 +142,8 @@ class AttackMaker(CaseMaker):
 
     def policy_case(self):
         """The owner's policy calls something; the guest reads."""
-        table, scope = self.any_scope()
+        # s_refers() reads own: in a policy of it, it would call itself.
+        table, scope = self.any_scope('t', ('aux', 'own'))
         column = Scope([Item(table.name, COLUMNS | SYSTEM_COLUMNS, ['id'], table)])
         select = f'SELECT t.id, t.doc FROM {table.name} AS t'
         if self.chance(50):
