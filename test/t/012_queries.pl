@@ -15,7 +15,7 @@ use Torture;
 my $python = python_or_skip();
 
 # Without a time limit: the same cases on every machine.
-my $cases = torture() ? 15000 : 1500;
+my $cases = torture() ? 15000 : 2000;
 my @seeds = torture() ? (1 .. 4) : (1);
 
 my $node = PostgreSQL::Test::Cluster->new('main');

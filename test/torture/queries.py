@@ -4,14 +4,18 @@
 The same random statements run twice: over collections that have expired rows on
 disk, and over plain tables that hold the live rows only (query_world.py).  What
 they return, how many rows they touch, what is in the tables afterwards, or the
-SQLSTATE of the error must be the same.  query_cases.py and query_grammar.py make
-them.  Each case runs in a transaction that is rolled back, so any of them can be
+SQLSTATE of the error must be the same.  And no row, message or error of the former may
+have the mark of an expired document, which functions of a user also look for
+(query_spies.py).  query_cases.py, query_attacks.py and query_grammar.py make the
+statements.  Each case runs in a transaction that is rolled back, so any of them can be
 run by itself: --seed and --case give the same one again.
 
 A difference is shrunk to something simpler (query_choices.py) and shown with its
-settings, both answers and the plan.  So that "no difference" says something, the
+settings, both answers and the plan; of more differences in the same kind of case, only
+the number is shown.  So that "no difference" says something, the
 program also counts what it has met, and fails if a kind of scan was not among it,
-if many queries were no valid SQL, or if few rows are expired.
+if no query called some function of ttl_docs, if many queries were no valid SQL, or if few
+rows are expired.
 
 	queries.py [--seed N] [--cases N] [--seconds N] [--case N]
 
@@ -29,8 +33,10 @@ import psycopg2
 import psycopg2.errors
 import psycopg2.extras
 
-from query_cases import CaseMaker
+from query_attacks import AttackMaker
+from query_calls import Calls
 from query_choices import Choices, shrink
+from query_spies import GUEST, MARK
 from query_world import COLUMNS, DAY, World
 
 CASES_OF_WORLD = 750
@@ -40,11 +46,25 @@ CLOCKS = (5, -3, 0)         # days
 TIME_LIMIT = 1000           # of a statement, in milliseconds
 TIMEOUT = '57014'
 # SQLSTATE of what the grammar may run into; anything else is a mistake in it.
-EXPECTED_ERRORS = {'23505', '23503', '23P01', '21000', '42501', '40001', '24000'}
+EXPECTED_ERRORS = {'23505', '23503', '23514', '23P01', '21000', '42501', '40001', '24000'}
+# SQLSTATE of what is no valid SQL.
+NOT_RUN = {'42601', '42883', '42804', '42703', '42P01', '42846', '42725', '42P18'}
 SCANS = {'Seq Scan', 'Sample Scan', 'Index Scan', 'Index Only Scan', 'Bitmap Heap Scan', 'Tid Scan',
          'Tid Range Scan', 'Parallel Seq Scan', 'Parallel Index Scan', 'Parallel Index Only Scan',
          'Parallel Bitmap Heap Scan'}
 SHOWN_ROWS = 5
+SHOWN_TEXT = 300
+
+
+class Messages:
+    """What a session is told: keeps what has the mark of an expired document."""
+
+    def __init__(self):
+        self.marked = []
+
+    def append(self, message):
+        if MARK in message:
+            self.marked.append(message)
 
 
 class Side:
@@ -52,10 +72,11 @@ class Side:
 
     def __init__(self, schema, clock_offset):
         options = (f'-c search_path={schema} -c ttl_docs.clock_offset={clock_offset}'
-                   ' -c client_min_messages=error -c jit=off')
+                   ' -c client_min_messages=notice -c jit=off')
         self.schema = schema
         self.clock_offset = clock_offset
         self.session, self.other = (connect(options) for _ in range(2))
+        self.session.notices = self.messages = Messages()
         self.cursor = self.session.cursor()
 
     def close(self):
@@ -63,14 +84,17 @@ class Side:
         self.other.close()
 
     def run(self, case):
-        """The outcomes of the steps, up to the first error."""
+        """The outcomes of the steps, up to the first error; and what had the mark."""
+        self.messages.marked.clear()
         self.begin(case)
         try:
-            if case.ended is not None:
-                return self.meet(case)
-            return self.run_steps(case.steps)
+            outcomes = self.meet(case) if case.ended is not None else self.run_steps(case.steps)
         finally:
             self.end(case)
+        for outcome in outcomes:
+            for text in [outcome[2]] if outcome[0] == 'error' else outcome[2]:
+                self.messages.append(text)
+        return outcomes, list(self.messages.marked)
 
     def begin(self, case):
         settings = ''.join(f'; SET LOCAL {setting}' for setting in case.settings)
@@ -200,17 +224,20 @@ class Checker:
             cursor.execute("""SELECT name FROM pg_settings WHERE name LIKE 'enable%' AND vartype = 'bool'
                 ORDER BY name""")
             self.switches = [name for name, in cursor.fetchall()]
-            cursor.execute("SELECT FROM pg_roles WHERE rolname = 'query_reader'")
-            if cursor.rowcount == 0:
-                cursor.execute('CREATE ROLE query_reader')
+            for role in ('query_reader', GUEST):
+                cursor.execute('SELECT FROM pg_roles WHERE rolname = %s', (role,))
+                if cursor.rowcount == 0:
+                    cursor.execute(f'CREATE ROLE {role}')
         self.sides = []
+        self.calls = None
         self.number = None      # of the world
         self.statements = 0
         self.rows = 0
         self.counts = collections.Counter()     # cases by kind
         self.errors = collections.Counter()     # by SQLSTATE
         self.nodes = collections.Counter()      # of plans
-        self.differences = 0
+        self.called = collections.Counter()     # functions of ttl_docs
+        self.differences = collections.Counter()    # by kind
 
     # ---- Cases ----
 
@@ -221,6 +248,8 @@ class Checker:
         self.number = number
         self.world = World(Choices(f'{self.seed}/{number}'), ROWS, CLOCKS[number % len(CLOCKS)])
         self.world.create(self.admin)
+        if self.calls is None:
+            self.calls = Calls(self.admin)
         self.sides = [Side(schema, self.world.clock_offset) for schema in ('ttl', 'plain')]
         for side in self.sides:
             side.remember()
@@ -236,7 +265,7 @@ class Checker:
         self.sides = []
 
     def case(self, choices):
-        return CaseMaker(choices, self.world, self.version, self.switches).case()
+        return AttackMaker(choices, self.world, self.version, self.switches, self.calls).case()
 
     def run(self, number):
         """Runs the case of that number; false if there was a difference."""
@@ -249,17 +278,22 @@ class Checker:
         self.count(case, outcomes[0])
         if number % 4 == 0 or case.kind == 'scan':
             self.count_nodes(case)
-        if same(*outcomes):
+        if same(*outcomes) and not self.marked:
             return True
-        self.differences += 1
-        self.report(number, choices, case, outcomes)
+        self.differences[case.kind] += 1
+        if self.differences[case.kind] == 1:
+            self.report(number, choices, case, outcomes)
+        else:
+            print(f'\nDIFFERENCE in case {number}, of the kind {case.kind} again', flush=True)
         return False
 
     def run_both(self, case):
         """The outcomes on both sides.  Where one takes too long, the other is not asked."""
         ttl, plain = self.sides
-        outcome = ttl.run(case)
-        return [outcome, outcome if outcome[-1][1] == TIMEOUT else plain.run(case)]
+        outcome, self.marked = ttl.run(case)
+        if case.alone or outcome[-1][1] == TIMEOUT:
+            return [outcome, outcome]
+        return [outcome, plain.run(case)[0]]
 
     def tidy(self):
         """Takes away what was rolled back."""
@@ -273,15 +307,19 @@ class Checker:
     def count(self, case, outcomes):
         self.counts[case.kind] += 1
         self.statements += len(outcomes)
-        for outcome in outcomes:
+        for outcome, step in zip(outcomes, case.steps):
             if outcome[0] == 'error':
                 self.errors[outcome[1]] += 1
             else:
                 self.rows += len(outcome[2])
+            if outcome[0] != 'error' or outcome[1] not in NOT_RUN:
+                self.called.update(self.calls.called(step.sql))
+        if case.alone:
+            return
         if outcomes[-1][0] == 'error' and outcomes[-1][1] not in EXPECTED_ERRORS | {TIMEOUT}:
             self.errors['unexpected'] += 1
             if self.errors['unexpected'] <= 3:
-                print('unexpected:', outcomes[-1][2], '\n', case.steps[len(outcomes) - 1].sql)
+                print('unexpected:', outcomes[-1][2][:SHOWN_TEXT], '\n', case.steps[len(outcomes) - 1].sql)
 
     def count_nodes(self, case):
         rows = self.sides[0].explain(case, 'FORMAT JSON, COSTS OFF')
@@ -299,8 +337,9 @@ class Checker:
     def summary(self, seconds):
         cases = sum(self.counts.values())
         print(f'{cases} cases, {self.statements} statements on each side, {self.rows} rows compared, '
-              f'in {seconds:.0f} s; differences: {self.differences}')
-        for title, counter in (('cases', self.counts), ('errors', self.errors), ('plan nodes', self.nodes)):
+              f'in {seconds:.0f} s; differences: {sum(self.differences.values())}')
+        for title, counter in (('cases', self.counts), ('errors', self.errors), ('plan nodes', self.nodes),
+                               ('functions of ttl_docs', self.called), ('differences', self.differences)):
             listed = ', '.join(f'{name} {count}' for name, count in counter.most_common())
             print(f'{title}:', listed or 'none')
 
@@ -314,6 +353,9 @@ class Checker:
         missing = SCANS - self.nodes.keys()
         if missing and cases >= 1500:
             yield f"no plan had a {', '.join(sorted(missing))}"
+        missing = self.calls.missing(self.called)
+        if missing and cases >= 1500:
+            yield f"no query called {', '.join(missing)}"
 
     # ---- Differences ----
 
@@ -323,7 +365,7 @@ class Checker:
 
         def still_differs(made):
             simpler = self.case(Choices(replay=made))
-            return not same(*self.run_both(simpler))
+            return not same(*self.run_both(simpler)) or self.marked
 
         made = shrink(choices.made, still_differs, 400)
         case = self.case(Choices(replay=made))
@@ -336,6 +378,7 @@ class Checker:
         sys.stdout.flush()
 
     def show(self, case, outcomes):
+        self.show_marked()
         settings = '; '.join(case.settings) or 'none'
         print(f'kind: {case.kind}; isolation: {case.isolation}; settings: {settings}')
         if case.ended is not None:
@@ -347,6 +390,12 @@ class Checker:
                 show_outcomes(*pair)
                 return
         print('  afterwards:', [outcome[len(case.steps):] for outcome in outcomes])
+
+    def show_marked(self):
+        if self.marked:
+            print(f'  {len(self.marked)} rows or messages have the mark of an expired document:')
+        for text in self.marked[:SHOWN_ROWS]:
+            print(f'        {text.strip()[:SHOWN_TEXT]}')
 
 
 def same(one, other):
@@ -373,7 +422,7 @@ def show_outcomes(ttl, plain):
         only = list((collections.Counter(outcome[2]) - others).elements())
         print(f'    {schema}: {outcome[1]} rows; only here: {len(only)}')
         for row in only[:SHOWN_ROWS]:
-            print(f'        {row[:300]}')
+            print(f'        {row[:SHOWN_TEXT]}')
 
 
 def main():
@@ -382,7 +431,7 @@ def main():
     parser.add_argument('--cases', type=int, default=3000)
     parser.add_argument('--seconds', type=float, default=float('inf'), help='stop after that time')
     parser.add_argument('--case', type=int, help='only this one')
-    parser.add_argument('--differences', type=int, default=3, help='stop after so many')
+    parser.add_argument('--differences', type=int, default=10, help='stop after so many')
     arguments = parser.parse_args()
 
     checker = Checker(arguments.seed)
@@ -391,7 +440,8 @@ def main():
     numbers = range(arguments.cases) if arguments.case is None else [arguments.case]
     for number in numbers:
         checker.run(number)
-        if checker.differences >= arguments.differences or time.monotonic() - start > arguments.seconds:
+        found = sum(checker.differences.values())
+        if found >= arguments.differences or time.monotonic() - start > arguments.seconds:
             break
     checker.leave_world()
     checker.summary(time.monotonic() - start)

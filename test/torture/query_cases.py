@@ -9,6 +9,7 @@ import json
 from dataclasses import dataclass, field
 
 from query_grammar import Grammar, Item, Scope, SQL_TYPES, TYPES
+from query_spies import GUEST
 from query_world import COLOURS, COLUMNS
 
 FAMILY = ('parent', 'child')
@@ -31,30 +32,44 @@ class Case:
     changed: list = None
     ended: list = None
     isolation: str = 'READ COMMITTED'
+    # There is nothing to compare with: it must not show the mark of an expired document.
+    alone: bool = False
 
 
 class CaseMaker(Grammar):
     """Makes a case out of choices."""
 
-    def __init__(self, choices, world, version, switches):
-        super().__init__(choices, world)
+    def __init__(self, choices, world, version, switches, calls):
+        super().__init__(choices, world, calls)
         self.version = version          # major version of the server
         self.switches = switches        # names of its enable_... settings
 
     def case(self):
         settings = self.settings()
-        maker = self.weighted([
-            (40, self.select_case), (20, self.scan_case), (4, self.lock_case), (6, self.prepared_case),
-            (4, self.cursor_case), (5, self.view_case), (6, self.function_case), (3, self.stored_case),
-            (3, self.copy_out_case), (4, self.insert_case), (4, self.insert_select_case),
-            (6, self.update_case), (3, self.move_case), (5, self.delete_case), (6, self.merge_case),
-            (5, self.chain_case), (2, self.copy_in_case),
-            (2, self.current_of_case), (2, self.view_write_case), (2, self.function_write_case),
-            (3, self.meeting_case)])
+        reading = self.reading()
+        maker = self.weighted(reading + self.writing_cases())
+        settings += self.role(maker in [reader for _, reader in reading])
         case = maker()
         case.kind = maker.__name__.removesuffix('_case')
         case.settings = settings + case.settings
         return case
+
+    def role(self, reads):
+        """Who asks: the superuser, or one of those without rights."""
+        name = self.weighted([(9, None), (1, 'query_reader'), (3 if reads else 0, GUEST)])
+        return [f'role = {name}'] if name else []
+
+    def reading(self):
+        return [(40, self.select_case), (20, self.scan_case), (4, self.lock_case), (6, self.prepared_case),
+                (4, self.cursor_case), (5, self.view_case), (6, self.function_case), (3, self.stored_case),
+                (3, self.copy_out_case)]
+
+    def writing_cases(self):
+        return [(4, self.insert_case), (4, self.insert_select_case),
+                (6, self.update_case), (3, self.move_case), (5, self.delete_case), (6, self.merge_case),
+                (5, self.chain_case), (2, self.copy_in_case),
+                (2, self.current_of_case), (2, self.view_write_case), (2, self.function_write_case),
+                (3, self.meeting_case)]
 
     # ---- Settings ----
 
@@ -76,8 +91,6 @@ class CaseMaker(Grammar):
                          'jit_optimize_above_cost = 0']
         if self.chance(30):
             settings.append(f'plan_cache_mode = {self.pick(["force_generic_plan", "force_custom_plan"])}')
-        if self.chance(10):
-            settings.append('role = query_reader')
         return settings
 
     def parallel_settings(self):

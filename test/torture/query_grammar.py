@@ -7,8 +7,10 @@ is valid; and it makes only what has one right answer, whatever the plan:
 - no floating point, whose sums depend on the order of rows;
 - no expression that can fail for a live row.  Some fail for expired ones, see
   query_world.py.
+Any expression can be a call of a function or operator (query_calls.py).
 The first alternative of each choice is the simplest (query_choices.py).
 """
+from query_calls import CallGrammar
 from query_world import COLOURS
 
 TYPES = ['int', 'text', 'json']
@@ -50,11 +52,12 @@ class Scope:
         return [column for item in self.items for column in item.key]
 
 
-class Grammar:
-    def __init__(self, choices, world):
+class Grammar(CallGrammar):
+    def __init__(self, choices, world, calls):
         self.below, self.chance = choices.below, choices.chance
         self.pick, self.weighted = choices.pick, choices.weighted
         self.world = world
+        self.calls = calls          # functions and operators to call
         self.aliases = 0
         self.parameters = None      # types of a prepared statement's, once there are some
         self.cast = False           # give columns exactly the types of SQL_TYPES
@@ -85,6 +88,10 @@ class Grammar:
     # ---- Expressions ----
 
     def expression(self, kind, scope, depth):
+        if depth > 0 and self.chance(8):
+            call = self.call(kind, scope)
+            if call:
+                return call
         return {'int': self.int_expr, 'text': self.text_expr, 'json': self.json_expr,
                 'time': self.time_expr}[kind](scope, depth)
 
@@ -223,7 +230,9 @@ class Grammar:
                  lambda: f'({alias}.a = {self.number(20)} OR {alias}.b = {self.number()})',
                  lambda: f'{alias}.a IN ({self.number(20)}, {self.number(20)}, {self.number(20)})',
                  lambda: f'{alias}.c = {self.colour()}',
-                 lambda: f'{alias}.{self.pick(["a", "b", "c"])} IS {self.pick(["", "NOT "])}NULL']
+                 lambda: f'{alias}.{self.pick(["a", "b", "c"])} IS {self.pick(["", "NOT "])}NULL',
+                 lambda: self.call('bool', scope) or self.comparison(scope),
+                 lambda: self.spied(item) or self.comparison(scope)]
         if 'ref' in item.columns:
             forms += [lambda: f'lower({alias}.c) = lower({self.colour()})',
                       lambda: f'{alias}.ref = {self.some_id()}',
@@ -245,6 +254,12 @@ class Grammar:
         if self.chance(30):
             return f'{self.text_expr(scope, 0)} {self.pick(COMPARISONS)} {self.colour()}'
         return f'{self.int_expr(scope, 0)} {self.pick(COMPARISONS)} {self.number()}'
+
+    def spied(self, item):
+        """A document goes through a domain or a cast of a user."""
+        if 'doc' not in item.columns:
+            return None
+        return self.pick([f'({item.alias}.doc::spy_domain IS NOT NULL)', f"{item.alias}.doc::spy_enum = 'odd'"])
 
     # ---- FROM ----
 
@@ -305,7 +320,7 @@ class Grammar:
 
     def from_item(self, depth, outer):
         form = self.weighted([(10, 'table'), (2, 'view'), (2, 'sample'), (3, 'ctid'), (1, 'function'),
-                              (1, 'values'), (4, 'derived'), (4, 'with')])
+                              (1, 'values'), (4, 'derived'), (4, 'with'), (1, 'documents')])
         ctes = outer.ctes if outer else ()
         if form == 'with' and ctes:
             cte = self.pick(ctes)
@@ -318,6 +333,10 @@ class Grammar:
         if form == 'values':
             sql, item = self.small_item(outer)
             return sql, [item]
+        if form == 'documents':
+            alias = self.alias()
+            return (f"ttl_docs.documents({self.collection(None, True)}, {self.pick(['NULL', self.filter()])})"
+                    f' AS {alias} (doc)', [Item(alias, {'doc': 'json'}, ['doc'])])
         if form == 'derived' and depth > 0:
             sql, item = self.derived(depth - 1, Scope((), None, ctes))
             return sql, [item]
@@ -326,6 +345,9 @@ class Grammar:
             return self.ctid_item(table)
         sample = ' TABLESAMPLE ' + self.pick(['SYSTEM', 'BERNOULLI']) + ' (100)' if form == 'sample' else ''
         return self.relation_item(table, after=sample)
+
+    def filter(self):
+        return f"'{{\"k\": {self.below(50)}}}'"
 
     def readable_columns(self, relation):
         return {name: kind for name, kind in relation.columns.items()
@@ -430,6 +452,8 @@ class Grammar:
         having = ''
         if self.chance(25):
             having = f' HAVING {self.aggregate("int", local, 0)} {self.pick(COMPARISONS)} {self.number()}'
+        elif self.chance(15):
+            having = f' HAVING {self.pick(["bool_or", "bool_and"])}({self.bool_expr(local, 0)})'
         return f'SELECT {self.output(outputs, kinds)} {where}{self.group_by(groups)}{having}'
 
     def group_by(self, groups):
@@ -456,7 +480,8 @@ class Grammar:
         return self.pick([f'count(*){condition}', f'max({value}){condition}', f'min({value}){condition}',
                           f'sum({value}){condition}', f'count(DISTINCT {value}){condition}',
                           f'count({value}){condition}', f'trunc(avg({value}){condition})::bigint',
-                          f'(percentile_disc(0.5) WITHIN GROUP (ORDER BY {value}){condition})'])
+                          f'(percentile_disc(0.5) WITHIN GROUP (ORDER BY {value}){condition})',
+                          f'spy_count({self.json_expr(scope, 0)}){condition}'])
 
     # ---- A whole query ----
 

@@ -7,22 +7,26 @@ here, in days, from what was done to a collection and when: nothing of ttl_docs
 takes part in that.  A document expires at a half of a day, and everything happens
 on whole days, so that no machine is too slow.
 
-Three out of four expired rows carry poison, values that no live row has: a of -777 and a "p"
+Every expired document carries a mark, which must not be seen anywhere.  Three out of four
+expired rows also carry poison, values that no live row has: a of -777 and a "p"
 that is no number.  An expression that meets them fails, so a test of the user's that
 is applied to an expired row before it is filtered out is found, too.
 
-The plain tables have columns _ts and _ttl as well, with the stamps of the same
+The plain tables have columns _ts, _ttl and _slot as well, with the stamps of the same
 rows, so that indexes can be the same and queries can read them.
+
+Three roles ask: a superuser; query_reader, who may do everything to the tables; and
+query_guest, who may read them, and owns the spies (query_spies.py).
 """
 import json
 from dataclasses import dataclass, field
 
+from query_spies import COLOURS, GUEST, MARK, POISON, WORKBENCH_SQL
+
 FIRST_DAY = -12
 DAY = 86400
-POISON = -777
-COLOURS = ['red', 'green', 'blue', 'Black', 'white']
 COLUMNS = {'id': 'text', 'doc': 'json', 'a': 'int', 'b': 'int', 'c': 'text', 'u': 'int', 'ref': 'text'}
-SYSTEM_COLUMNS = {'_ts': 'time', '_ttl': 'int'}
+SYSTEM_COLUMNS = {'_ts': 'time', '_ttl': 'int', '_slot': 'slot'}
 OFF = 'NULL'
 NO_DEFAULT = -1
 
@@ -201,6 +205,9 @@ class World:
         for number in range(count):
             row = self._new_row(table, number)
             self._live_on(table, row)
+            if row.dead:
+                for _, document in row.history:
+                    document['mark'] = MARK
             if row.dead and self.choices.chance(75):
                 row.values['a'] = POISON
                 for _, document in row.history:
@@ -298,7 +305,8 @@ class World:
 
     def _make_collection(self, cursor, schema, table):
         if schema == 'plain' or not table.is_collection:
-            cursor.execute(f'ALTER TABLE {table.name} ADD COLUMN _ts timestamptz, ADD COLUMN _ttl int')
+            cursor.execute(f'ALTER TABLE {table.name} ADD COLUMN _ts timestamptz, ADD COLUMN _ttl int,'
+                           ' ADD COLUMN _slot bigint')
         else:
             self._at(cursor, FIRST_DAY, "SELECT ttl_docs.adopt(%s, %s, indexing => %s)",
                      (table.name, in_seconds(table.story[0][1]), table.indexing))
@@ -363,8 +371,10 @@ class World:
         cursor.execute(f'SET search_path = {schema}; SET ttl_docs.clock_offset = {self.clock_offset}')
         cursor.execute(VIEWS_SQL.format(schema=schema))
         cursor.execute(f"""ANALYZE m_view; RESET ttl_docs.clock_offset;
-            GRANT ALL ON SCHEMA {schema} TO query_reader;
-            GRANT ALL ON ALL TABLES IN SCHEMA {schema} TO query_reader""")
+            GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO {GUEST};
+            GRANT ALL ON SCHEMA {schema} TO query_reader, {GUEST}""")
+        cursor.execute(WORKBENCH_SQL.replace('{schema}', schema))
+        cursor.execute(f'GRANT ALL ON ALL TABLES IN SCHEMA {schema} TO query_reader')
 
     def tidy(self, cursor, schema):
         for table in self.tables:
