@@ -84,6 +84,9 @@ static LiveQuery *running_query = NULL;
 static bool transaction_instant_is_set = false;
 static TimestampTz transaction_instant;
 
+/* Has this transaction published its instant? */
+static bool has_published = false;
+
 /*
  * When the last utility command began, or the last transaction ended: on the clock,
  * and in elapsed time, which a clock that is set back does not change
@@ -113,6 +116,7 @@ static void instant_ExecutorFinish(QueryDesc *queryDesc);
 static void choose_instant(LiveQuery *query);
 static TimestampTz instant_of_transaction(void);
 static void set_transaction_instant(TimestampTz instant);
+static void publish(TimestampTz instant);
 static void note_boundary(void);
 static TimestampTz boundary_on_clock(void);
 static TimestampTz instant_of_snapshot(Snapshot snapshot);
@@ -232,7 +236,7 @@ instant_ProcessUtility(PlannedStmt *pstmt, const char *queryString,
 	PG_END_TRY();
 
 	if (imported != DT_NOEND)
-		set_transaction_instant(ttl_docs_shifted(imported));
+		set_transaction_instant(imported);
 	else if (!am_walsender && !FirstSnapshotSet)
 		note_boundary();		/* LOCK TABLE can take its time */
 }
@@ -394,6 +398,8 @@ choose_instant(LiveQuery *query)
 		query->instant = instant_of_snapshot(query->snapshot);
 	else
 		query->instant = instant_of_transaction();
+	if (!has_published && !IsParallelWorker())
+		publish(ttl_docs_shifted(GetCurrentStatementStartTimestamp()));
 
 	/*
 	 * Settings are as old as the instant at most.  Locks bring news of what
@@ -432,7 +438,15 @@ set_transaction_instant(TimestampTz instant)
 {
 	transaction_instant = instant;
 	transaction_instant_is_set = true;
-	ttl_docs_publish_instant(ttl_docs_unshifted(instant));
+	publish(instant);
+}
+
+/* See access_snapshot.c. */
+static void
+publish(TimestampTz instant)
+{
+	ttl_docs_publish_instant(instant);
+	has_published = true;
 }
 
 /* No snapshot that the transaction takes from now on is older than this moment. */
@@ -539,8 +553,9 @@ forget_transaction(XactEvent event, void *arg)
 	if (event == XACT_EVENT_PRE_COMMIT || event == XACT_EVENT_PRE_PREPARE ||
 		event == XACT_EVENT_PARALLEL_PRE_COMMIT)
 		return;
-	if (transaction_instant_is_set)
+	if (has_published)
 		ttl_docs_publish_instant(DT_NOEND);
+	has_published = false;
 	transaction_instant_is_set = false;
 	note_boundary();
 	for (LiveQuery *query = live_queries; query != NULL; query = query->next)

@@ -13,10 +13,12 @@
  * too late loses a live one; so where the exporter's instant is not known, an
  * earlier moment is taken.  In this order:
  *
- * 1. The exporter's instant.  Each session publishes the instant of its
- *    REPEATABLE READ or SERIALIZABLE transaction in shared memory.  (So a
- *    snapshot that is imported and exported again keeps its instant.)
- * 2. When the exporter's transaction began, from pg_stat_activity.
+ * 1. What the exporter has published in shared memory.  A session publishes, for each
+ *    transaction, its instant if it is REPEATABLE READ or SERIALIZABLE, else when
+ *    its first statement with a query arrived.  (So a snapshot that is imported
+ *    and exported again keeps its instant.)
+ * 2. When the exporter's transaction began, from pg_stat_activity: for a
+ *    walsender, which exports without a query.
  * 3. When the exporter's process began, if track_activities is off.
  *
  * The file of a snapshot names the process that has exported it.  We read it
@@ -29,6 +31,7 @@
  */
 #include "postgres.h"
 
+#include "access/xact.h"
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"
 #include "port/atomics.h"
@@ -46,7 +49,7 @@
 #define SNAPSHOT_DIRECTORY	"pg_snapshots"
 #define PID_LINE			"pid:%d"
 
-/* By process; DT_NOEND = none.  On the server's clock, without clock_offset */
+/* By process; DT_NOEND = none */
 static pg_atomic_uint64 *published = NULL;
 
 static shmem_request_hook_type next_shmem_request_hook = NULL;
@@ -91,7 +94,10 @@ startup_shmem(void)
 	LWLockRelease(AddinShmemInitLock);
 }
 
-/* Tells others the instant of this transaction; DT_NOEND = it has none. */
+/*
+ * Tells others a moment that is not later than the instants of this transaction;
+ * DT_NOEND = it has none.
+ */
 void
 ttl_docs_publish_instant(TimestampTz instant)
 {
@@ -101,9 +107,8 @@ ttl_docs_publish_instant(TimestampTz instant)
 }
 
 /*
- * If the command is SET TRANSACTION SNAPSHOT: a moment, on the server's clock,
- * that is not later than the instant of the exporter.  DT_NOEND otherwise, and
- * where core will raise an error.
+ * If the command is SET TRANSACTION SNAPSHOT: a moment that is not later than the
+ * instant of the exporter.  DT_NOEND otherwise, and where core will raise an error.
  */
 TimestampTz
 ttl_docs_instant_to_import(Node *parsetree)
@@ -117,7 +122,7 @@ ttl_docs_instant_to_import(Node *parsetree)
 		return DT_NOEND;
 	instant = (TimestampTz)
 		pg_atomic_read_u64(&published[compat_proc_number(proc)]);
-	return instant != DT_NOEND ? instant : began(pid);
+	return instant != DT_NOEND ? instant : ttl_docs_shifted(began(pid));
 }
 
 static const char *
@@ -158,7 +163,7 @@ exporter_pid(const char *snapshot)
 static TimestampTz
 began(int pid)
 {
-	TimestampTz result = DT_NOEND;
+	TimestampTz result = GetCurrentTransactionStartTimestamp();
 	int			count = pgstat_fetch_stat_numbackends();
 
 	for (int i = 1; i <= count; i++)

@@ -34,13 +34,6 @@ ttl_docs_shifted(TimestampTz time)
 	return time + (TimestampTz) ttl_docs_clock_offset * USECS_PER_SEC;
 }
 
-/* The reverse of that. */
-TimestampTz
-ttl_docs_unshifted(TimestampTz time)
-{
-	return time - (TimestampTz) ttl_docs_clock_offset * USECS_PER_SEC;
-}
-
 /*
  * Microseconds since some moment in the past, the same for all processes.  A
  * machine that was suspended has gone through that time, where the system can

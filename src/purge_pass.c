@@ -600,7 +600,7 @@ candidates_are_through(TablePass *pass)
 	pass->progress.next_block = candidates->is_complete ? 0 : candidates->end_block;
 	/* if it can, a pass ends with a look that tells the earliest expiry */
 	if (!candidates->is_complete ||
-		(candidates->count > 0 && !candidates->by_row && pass->may_raise &&
+		(candidates->count > 0 && pass->may_raise &&
 		 pass->progress.left_busy == 0 && pass->progress.left_no_room == 0))
 		return true;
 	pass_is_through(pass);

@@ -137,7 +137,6 @@ extern void ttl_docs_guc_init(void);
 /* clock.c */
 extern TimestampTz ttl_docs_clock(void);
 extern TimestampTz ttl_docs_shifted(TimestampTz time);
-extern TimestampTz ttl_docs_unshifted(TimestampTz time);
 extern int64 ttl_docs_elapsed(void);
 
 /* expiry.c */

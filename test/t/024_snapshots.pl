@@ -1,0 +1,222 @@
+# What a snapshot sees when it is imported, when the clock is set back, and on a standby;
+# and that a document which arrives late blocks no key: COPY that waits for its
+# client, a worker that raises the earliest expiry of a table.
+
+use strict;
+use warnings;
+
+use IPC::Run;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = PostgreSQL::Test::Cluster->new('main');
+$node->init(allows_streaming => 'logical');
+$node->append_conf(
+	'postgresql.conf', q{
+shared_preload_libraries = 'ttl_docs'
+ttl_docs.purge = off
+ttl_docs.purge_naptime = '20ms'
+autovacuum = off
+max_worker_processes = 16
+});
+$node->start;
+$node->safe_psql('postgres', 'CREATE EXTENSION ttl_docs');
+
+sub sql
+{
+	return $node->safe_psql('postgres', $_[0]);
+}
+
+sub session
+{
+	my $session = $node->background_psql('postgres', on_error_stop => 0);
+	return $session;
+}
+
+# ---- Imported snapshots ----
+
+# The clock moves for all sessions: what is $seconds old is so for everybody.
+sub set_clock
+{
+	my ($seconds) = @_;
+	sql("ALTER SYSTEM SET ttl_docs.clock_offset = $seconds");
+	$node->reload;
+	ok($node->poll_query_until('postgres', "SELECT current_setting('ttl_docs.clock_offset')::interval = interval '$seconds s'"),
+		"the clock is moved by $seconds s");
+	return;
+}
+
+sql(q{SELECT ttl_docs.create_collection('c', 30); INSERT INTO c VALUES ('a', '{"n": 1}')});
+
+# Touches the document until nothing but its last version is live, and imports.
+my $age = 0;
+
+sub is_imported
+{
+	my ($name, $begin, %others) = @_;
+	my $exporter = session();
+	my $setup = $others{setup} // '';
+	$exporter->query($setup) if $setup;
+	$exporter->query($begin);
+	my $snapshot = $exporter->query('SELECT pg_export_snapshot()');
+	if ($others{again})
+	{
+		my $second = session();
+		$second->query("BEGIN ISOLATION LEVEL REPEATABLE READ; SET TRANSACTION SNAPSHOT '$snapshot'");
+		set_clock($age += 20);
+		sql(q{UPDATE c SET doc = '{"n": 2}'});
+		$snapshot = $second->query('SELECT pg_export_snapshot()');
+		$exporter = [ $exporter, $second ];
+	}
+	set_clock($age += 20);
+	sql(q{UPDATE c SET doc = '{"n": 3}'});
+	set_clock($age += 20);
+	my $importer = session();
+	is( $importer->query(
+			"BEGIN ISOLATION LEVEL REPEATABLE READ; SET TRANSACTION SNAPSHOT '$snapshot'; SELECT count(*) FROM c"),
+		1, "$name: the document is live");
+	is($importer->query('SELECT count(*) FROM c'), 1, "$name: and stays so");
+	is($importer->query(
+			q{SET LOCAL parallel_setup_cost = 0; SET LOCAL parallel_tuple_cost = 0; SET LOCAL min_parallel_table_scan_size = 0;
+			  SET LOCAL parallel_leader_participation = off; SELECT count(*) FROM c}),
+		1, "$name: also for workers");
+	$importer->quit;
+	$_->quit for ref $exporter eq 'ARRAY' ? @$exporter : $exporter;
+	is(sql('SELECT count(*) FROM c'), 1, "$name: it is live indeed");
+	sql(q{UPDATE c SET doc = '{"n": 1}'});
+	return;
+}
+
+is_imported('REPEATABLE READ', 'BEGIN ISOLATION LEVEL REPEATABLE READ');
+is_imported('READ COMMITTED', 'BEGIN');
+is_imported('without track_activities', 'BEGIN', setup => 'SET track_activities = off');
+is_imported('exported again', 'BEGIN ISOLATION LEVEL REPEATABLE READ', again => 1);
+{
+	# A walsender exports without a query.
+	my $walsender = $node->background_psql('postgres', replication => 'database');
+	my $line = $walsender->query(q{CREATE_REPLICATION_SLOT exporter TEMPORARY LOGICAL pgoutput EXPORT_SNAPSHOT});
+	my ($snapshot) = $line =~ /\|([0-9A-F-]+)\|pgoutput/;
+	my $before = sql('SELECT clock_timestamp()');
+	is( sql("BEGIN ISOLATION LEVEL REPEATABLE READ; SET TRANSACTION SNAPSHOT '$snapshot';
+			 SELECT ttl_docs.now() < timestamptz '$before' + interval '$age s', count(*) FROM c"),
+		't|1', 'exported by a walsender: the instant is not later than the export');
+	$walsender->quit;
+}
+is_imported('SERIALIZABLE', 'BEGIN ISOLATION LEVEL SERIALIZABLE READ ONLY');
+my ($status, $output, $error) =
+  $node->psql('postgres', q{BEGIN ISOLATION LEVEL REPEATABLE READ; SET TRANSACTION SNAPSHOT '../PG_VERSION'});
+like($error, qr/invalid snapshot identifier/, 'what is no snapshot is an error of core');
+($status, $output, $error) =
+  $node->psql('postgres', q{BEGIN ISOLATION LEVEL REPEATABLE READ; SET TRANSACTION SNAPSHOT '00000003-0000001B-1'});
+like($error, qr/snapshot/, 'and so is one that is gone');
+
+# ---- A clock that is set back ----
+
+# The last statement of a session ended at a later time than the next one begins.
+set_clock(1000);
+sql(q{SELECT ttl_docs.create_collection('back', 30)});
+my $session = session();
+$session->query('SET default_transaction_isolation = \'repeatable read\'');
+$session->query('SELECT 1');
+set_clock(0);
+# the reload is seen by the session before its next command
+sql(q{INSERT INTO back VALUES ('a', '{}')});
+is($session->query('SELECT count(*) FROM back'), 1,
+	'the first statement after the clock was set back is judged by the clock');
+is($session->query('SELECT ttl_docs.now() < clock_timestamp() + interval \'10 s\''), 't', 'and so is the next');
+$session->quit;
+
+# ---- A standby ----
+
+$node->backup('backup');
+my $standby = PostgreSQL::Test::Cluster->new('standby');
+$standby->init_from_backup($node, 'backup', has_streaming => 1);
+$standby->append_conf('postgresql.conf', 'hot_standby_feedback = on');
+$standby->start;
+sql(q{SELECT ttl_docs.create_collection('s', 100); INSERT INTO s VALUES ('a', '{}')});
+$node->wait_for_catchup($standby, 'replay', $node->lsn('insert'));
+my $reader = $standby->background_psql('postgres');
+$reader->query('BEGIN ISOLATION LEVEL REPEATABLE READ');
+is($reader->query('SET LOCAL ttl_docs.clock_offset = 50; SELECT ttl_docs.now() IS NOT NULL'), 't', 'a snapshot on the standby');
+sql(q{SELECT ttl_docs.set_default_ttl('s', 10)});
+$node->wait_for_catchup($standby, 'replay', $node->lsn('insert'));
+is($reader->query('SELECT count(*) FROM s'), 1, 'has the settings of its time on the standby, too');
+$reader->query('COMMIT');
+is($reader->query('SET ttl_docs.clock_offset = 50; SELECT count(*) FROM s'), 0, 'and a new one the new settings');
+$reader->quit;
+$standby->stop;
+
+# ---- COPY that waits for its client ----
+
+# A CHECK constraint takes a lock when a row is stamped, so that others can tell.
+sql(q{
+	CREATE FUNCTION tell(jsonb) RETURNS boolean LANGUAGE plpgsql AS $$
+	BEGIN PERFORM pg_advisory_xact_lock_shared(4713); RETURN true; END $$;
+});
+for my $indexing ('consistent', 'lazy')
+{
+	sql(qq{SELECT ttl_docs.create_collection('w_$indexing', -1, '$indexing'); ALTER TABLE w_$indexing ADD CHECK (tell(doc))});
+	my $rows = '';
+	my $copy = IPC::Run::start(
+		[ 'psql', '-XAtq', '-d', $node->connstr('postgres'), '-c', "COPY w_$indexing (id, doc) FROM STDIN" ],
+		'<', \$rows, '>', \my $copied, '2>', \my $failed);
+	# psql sends rows when there are some kilobytes of them
+	$rows .= qq(x\t{"ttl": 1}\n) . join('', map { qq(row$_\t{"text": "@{['x' x 80]}"}\n) } 1 .. 300);
+	$copy->pump while length $rows;
+	ok( $node->poll_query_until(
+			'postgres', q{SELECT count(*) = 1 FROM pg_locks WHERE locktype = 'advisory' AND objid = 4713}),
+		"$indexing: COPY has stamped a row, and waits");
+	# What would raise the earliest expiry past the row that is not in the table yet
+	$node->safe_psql('postgres', qq{
+		SET ttl_docs.clock_offset = 5;
+		INSERT INTO w_$indexing VALUES ('y', '{}');
+		CALL ttl_docs.purge('w_$indexing');
+		INSERT INTO w_$indexing VALUES ('z', '{}')});
+	$copy->finish;
+	is($failed, '', "$indexing: COPY is through");
+	is( $node->safe_psql('postgres', qq{
+			SET ttl_docs.clock_offset = 5;
+			SELECT count(*) FROM w_$indexing WHERE id = 'x';
+			INSERT INTO w_$indexing VALUES ('x', '{"by": "another"}') ON CONFLICT DO NOTHING RETURNING doc}),
+		qq(0\n{"by": "another"}), "$indexing: the row that came late, and has expired, blocks no key");
+}
+
+# ---- Workers raise the earliest expiry ----
+
+sql(q{
+	CREATE FUNCTION probes_by(t regclass, statement text) RETURNS bigint LANGUAGE plpgsql AS $$
+	DECLARE
+		pkey regclass = t || '_pkey';
+		before bigint = coalesce(pg_stat_get_xact_numscans(pkey), 0);
+	BEGIN
+		EXECUTE statement;
+		RETURN coalesce(pg_stat_get_xact_numscans(pkey), 0) - before;
+	END $$;
+});
+for my $indexing ('consistent', 'lazy')
+{
+	sql(qq{SELECT ttl_docs.create_collection('r_$indexing', 1000, '$indexing');
+		SET ttl_docs.clock_offset = -2000; INSERT INTO r_$indexing SELECT n, '{}' FROM generate_series(1, 500) AS n;
+		RESET ttl_docs.clock_offset; INSERT INTO r_$indexing SELECT 'live' || n, '{}' FROM generate_series(1, 10) AS n});
+	isnt(sql("SELECT probes_by('r_$indexing', 'INSERT INTO r_$indexing VALUES (gen_random_uuid(), ''{}'')')"),
+		0, "$indexing: keys are searched for while something is expired");
+}
+$node->append_conf('postgresql.conf', 'ttl_docs.purge = on');
+$node->reload;
+for my $indexing ('consistent', 'lazy')
+{
+	ok( $node->poll_query_until(
+			'postgres', "SELECT probes_by('r_$indexing', 'INSERT INTO r_$indexing VALUES (gen_random_uuid(), ''{}'')') = 0"),
+		"$indexing: and no longer when a worker has purged it");
+}
+# After a restart nothing is known, until a worker, or a session, has looked.
+$node->restart;
+for my $indexing ('consistent', 'lazy')
+{
+	ok( $node->poll_query_until(
+			'postgres', "SELECT probes_by('r_$indexing', 'INSERT INTO r_$indexing VALUES (gen_random_uuid(), ''{}'')') = 0"),
+		"$indexing: a worker finds out again after a restart");
+}
+$node->stop;
+done_testing();
