@@ -42,6 +42,7 @@ _PG_init(void)
 	ttl_docs_label_init();
 	ttl_docs_cache_init();
 	ttl_docs_guard_init();
+	ttl_docs_citus_init();
 	ttl_docs_plan_init();
 	ttl_docs_paths_init();
 	ttl_docs_instant_init();
