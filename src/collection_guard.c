@@ -91,6 +91,10 @@ guard_object_access(ObjectAccessType access, Oid classId, Oid objectId,
 	if (next_object_access_hook)
 		next_object_access_hook(access, classId, objectId, subId, arg);
 
+	/* Citus creates triggers without a utility command */
+	if (access == OAT_POST_CREATE && classId == TriggerRelationId)
+		ttl_docs_refuse_citus_trigger(objectId);
+
 	if (notebook == NULL ||
 		(access != OAT_DROP && access != OAT_POST_ALTER && access != OAT_POST_CREATE))
 		return;
@@ -162,7 +166,7 @@ note_trigger(ObjectAccessType access, Oid trigger)
 
 	if (access != OAT_DROP)
 		add_note(NOTE_TRIGGER, InvalidOid)->other = trigger;
-	else if (ttl_docs_fetch_trigger(trigger, &form) &&
+	else if (ttl_docs_fetch_trigger(trigger, NULL, &form) &&
 			 strcmp(NameStr(form.tgname), TTL_DOCS_TRIGGER) == 0 &&
 			 ttl_docs_collection(form.tgrelid, &collection))
 		add_note(NOTE_TRIGGER_DROPPED, form.tgrelid);

@@ -37,7 +37,8 @@ typedef struct Note
 	bool		parent_is_collection;	/* NOTE_LINK_CHANGED */
 } Note;
 
-extern bool ttl_docs_fetch_trigger(Oid trigger, FormData_pg_trigger *form);
+extern bool ttl_docs_fetch_trigger(Oid trigger, Snapshot snapshot,
+								   FormData_pg_trigger *form);
 extern void ttl_docs_note_restored(Oid relid);
 extern void ttl_docs_review(List *notes, Node *parsetree);
 extern Oid	ttl_docs_prepare_attach(Node *parsetree);

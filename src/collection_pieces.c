@@ -87,6 +87,7 @@ ttl_docs_require_adoptable(Relation rel)
 				 errmsg("temporary table \"%s\" cannot be a collection",
 						RelationGetRelationName(rel)),
 				 errhint("Use a plain or an unlogged table.")));
+	ttl_docs_refuse_citus_table(rel);
 	require_no_inheritance(rel);
 	require_fit_partitions(rel);
 }
@@ -139,6 +140,7 @@ require_fit_partitions(Relation rel)
 							RelationGetRelationName(rel),
 							RelationGetRelationName(part)),
 					 errhint("Detach the foreign partition first.")));
+		ttl_docs_refuse_citus_table(part);
 		ttl_docs_require_free_partition_key(part);
 		table_close(part, NoLock);
 	}

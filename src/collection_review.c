@@ -263,9 +263,11 @@ ttl_docs_prepare_attach(Node *parsetree)
 		return InvalidOid;
 	parent = RangeVarGetRelid(stmt->relation, NoLock, true);
 	child = RangeVarGetRelid(((PartitionCmd *) cmd->def)->name, NoLock, true);
+	if (!OidIsValid(parent) || !OidIsValid(child))
+		return InvalidOid;
+	ttl_docs_refuse_citus_attach(parent, child);
 	/* who may not do it does not get a lock, but an error of core's */
-	if (!OidIsValid(parent) || !OidIsValid(child) ||
-		!ttl_docs_has_own_label(child) || !ttl_docs_collection(parent, &into) ||
+	if (!ttl_docs_has_own_label(child) || !ttl_docs_collection(parent, &into) ||
 		!compat_table_ownercheck(parent, GetUserId()) ||
 		!compat_table_ownercheck(child, GetUserId()))
 		return InvalidOid;
@@ -439,13 +441,16 @@ review_trigger(Oid trigger, Node *parsetree)
 	Relation	rel;
 	bool		is_ours;
 
-	if (!ttl_docs_fetch_trigger(trigger, &form) ||
+	if (!ttl_docs_fetch_trigger(trigger, NULL, &form) ||
 		!ttl_docs_collection(form.tgrelid, &collection))
 		return;
 	is_ours = strcmp(NameStr(form.tgname), TTL_DOCS_TRIGGER) == 0;
 	if (is_ours ? !ttl_docs_has_trigger(form.tgrelid) :
 		form.tgfoid == ttl_docs_trigger_function())
+	{
+		ttl_docs_refuse_citus_rename(form.tgrelid, NameStr(form.tgname));
 		refuse("change trigger", TTL_DOCS_TRIGGER, form.tgrelid);
+	}
 	if (is_ours && form.tgenabled == TRIGGER_DISABLED)
 	{
 		if (disables_our_trigger(parsetree))
@@ -467,9 +472,12 @@ review_trigger(Oid trigger, Node *parsetree)
 	}
 }
 
-/* Reads a trigger's catalog row; false if it is not there. */
+/*
+ * Reads a trigger's catalog row; false if it is not there.  Without a snapshot,
+ * the catalog's usual one decides.
+ */
 bool
-ttl_docs_fetch_trigger(Oid trigger, FormData_pg_trigger *form)
+ttl_docs_fetch_trigger(Oid trigger, Snapshot snapshot, FormData_pg_trigger *form)
 {
 	Relation	triggers = table_open(TriggerRelationId, AccessShareLock);
 	ScanKeyData key;
@@ -479,7 +487,7 @@ ttl_docs_fetch_trigger(Oid trigger, FormData_pg_trigger *form)
 
 	ScanKeyInit(&key, Anum_pg_trigger_oid, BTEqualStrategyNumber, F_OIDEQ,
 				ObjectIdGetDatum(trigger));
-	scan = systable_beginscan(triggers, TriggerOidIndexId, true, NULL, 1, &key);
+	scan = systable_beginscan(triggers, TriggerOidIndexId, true, snapshot, 1, &key);
 	tuple = systable_getnext(scan);
 	found = HeapTupleIsValid(tuple);
 	if (found)

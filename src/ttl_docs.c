@@ -42,6 +42,7 @@ _PG_init(void)
 	ttl_docs_label_init();
 	ttl_docs_cache_init();
 	ttl_docs_guard_init();
+	ttl_docs_citus_init();
 	ttl_docs_plan_init();
 	ttl_docs_paths_init();
 	ttl_docs_instant_init();
@@ -62,7 +63,7 @@ ttl_docs_require_preload(void)
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			 errmsg("ttl_docs must be loaded by shared_preload_libraries"),
 			 errdetail("Without it, sessions would see expired documents."),
-			 errhint("Set \"shared_preload_libraries = 'ttl_docs'\" in postgresql.conf, or put ttl_docs at the front of that list, and restart the server.")));
+			 errhint("Set \"shared_preload_libraries = 'ttl_docs'\" in postgresql.conf, or add ttl_docs to that list, and restart the server. If Citus is in the list, it has to stay first: 'citus, ttl_docs'.")));
 }
 
 /* What CREATE EXTENSION calls first. */

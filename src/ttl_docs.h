@@ -231,6 +231,13 @@ extern void ttl_docs_require_unused(Relation rel, const char *action);
 /* collection_guard.c */
 extern void ttl_docs_guard_init(void);
 
+/* collection_citus.c */
+extern void ttl_docs_citus_init(void);
+extern void ttl_docs_refuse_citus_table(Relation rel);
+extern void ttl_docs_refuse_citus_attach(Oid parent, Oid child);
+extern void ttl_docs_refuse_citus_trigger(Oid trigger);
+extern void ttl_docs_refuse_citus_rename(Oid relid, const char *trigger);
+
 /* access_plan.c */
 extern void ttl_docs_plan_init(void);
 extern void ttl_docs_prepare_plan(QueryDesc *queryDesc);

@@ -19,6 +19,7 @@ my ($ret, $stdout, $stderr) =
 isnt($ret, 0, 'CREATE EXTENSION is refused without the preloaded library');
 like($stderr, qr/must be loaded by shared_preload_libraries/, 'and says why');
 like($stderr, $hint, 'and gives the line to add');
+like($stderr, qr/'citus, ttl_docs'/, 'and the order beside Citus, which insists on being first');
 is( $node->safe_psql(
 		'postgres', "SELECT count(*) FROM pg_namespace WHERE nspname = 'ttl_docs'"),
 	'0',
@@ -67,7 +68,7 @@ is($node->safe_psql('postgres', 'SELECT id FROM sessions'),
 	'a', 'the collection works again');
 
 # Beside a library that takes part in commands: whatever the order, it is told of a
-# COPY; but many rows at a time are copied only if ttl_docs comes first.
+# COPY; but many rows at a time are copied only if ttl_docs comes before that library.
 if ($node->safe_psql('postgres', "SELECT count(*) FROM pg_available_extensions WHERE name = 'pg_stat_statements'"))
 {
 	for my $order ([ 'ttl_docs, pg_stat_statements', 'no' ], [ 'pg_stat_statements, ttl_docs', 'every' ])
