@@ -1,6 +1,6 @@
 -- Collections and Citus tables are kept apart.  This database has a table like the
 -- catalog of Citus, and functions like those of Citus that convert a table;
--- test/t/023_citus.pl does the same with Citus itself.
+-- test/t/025_citus.pl does the same with Citus itself.
 \set SHOW_CONTEXT never
 SET client_min_messages = warning;
 \set before :DBNAME
