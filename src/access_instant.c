@@ -335,6 +335,7 @@ instant_ExecutorStart(QueryDesc *queryDesc, int eflags)
 									   &holder->callback);
 	if (queryDesc->plannedstmt->parallelModeNeeded)
 		tell_workers(&holder->query);
+	ttl_docs_fire_at_once(queryDesc->estate);
 }
 
 static void

@@ -94,7 +94,7 @@ static void add_system_columns(Oid relid, const CollectionSettings *settings,
 							   PresentColumns present);
 static void set_not_null_as_owner(Oid relid, const char *table);
 static void delete_expired_documents(Oid relid);
-static void fire_pending_triggers(Oid relid);
+static void require_no_pending_trigger(Relation rel);
 static void begin_expired_scan(ExpiredScan *expired, Relation rel,
 							   const Collection *collection);
 static bool next_expired_row(ExpiredScan *expired);
@@ -215,7 +215,7 @@ ttl_docs_release(PG_FUNCTION_ARGS)
 	rel = ttl_docs_open_collection(ttl_docs_collection_arg(fcinfo),
 								   AccessExclusiveLock, &collection);
 	relid = RelationGetRelid(rel);
-	fire_pending_triggers(relid);
+	require_no_pending_trigger(rel);
 	ttl_docs_require_unused(rel, "release");
 	require_no_other_index(rel, &collection);
 	table_close(rel, NoLock);
@@ -231,22 +231,22 @@ ttl_docs_release(PG_FUNCTION_ARGS)
 }
 
 /*
- * Triggers of the table that are left for the end of the transaction would keep
- * it from being altered.
+ * Raises an error if triggers of the table wait for the end of the transaction:
+ * core refuses to alter such a table.  Firing them is up to the user.
  */
 static void
-fire_pending_triggers(Oid relid)
+require_no_pending_trigger(Relation rel)
 {
-	List	   *tables = find_all_inheritors(relid, NoLock, NULL);
+	List	   *tables = find_all_inheritors(RelationGetRelid(rel), NoLock, NULL);
 	ListCell   *lc;
 
 	foreach(lc, tables)
-	{
-		if (!AfterTriggerPendingOnRel(lfirst_oid(lc)))
-			continue;
-		ttl_docs_fire_deferred_now();
-		break;
-	}
+		if (AfterTriggerPendingOnRel(lfirst_oid(lc)))
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_IN_USE),
+					 errmsg("cannot release \"%s\" because it has pending trigger events",
+							RelationGetRelationName(rel)),
+					 errhint("Run SET CONSTRAINTS ALL IMMEDIATE, or COMMIT, first.")));
 	list_free(tables);
 }
 
@@ -724,8 +724,6 @@ delete_expired_documents(Oid relid)
 			ttl_docs_collection(RelationGetRelid(rel), &collection) &&
 			has_expired_rows(rel, &collection))
 		{
-			/* nothing can be deferred in the name of the owner */
-			ttl_docs_fire_deferred_now();
 			ttl_docs_become_owner(rel, &before);
 			delete_expired_rows(rel, &collection);
 			ttl_docs_become_caller(&before);

@@ -336,6 +336,8 @@ validates_foreign_key(Node *parsetree)
 	{
 		AlterTableCmd *cmd = lfirst_node(AlterTableCmd, lc);
 
+		if (compat_sets_expression(cmd))
+			return true;		/* makes foreign keys of the column anew */
 		switch (cmd->subtype)
 		{
 			case AT_AddConstraint:
@@ -348,6 +350,7 @@ validates_foreign_key(Node *parsetree)
 						return true;
 				break;
 			case AT_ValidateConstraint:
+			case AT_AlterConstraint:	/* ENFORCED checks the rows */
 			case AT_AlterColumnType:	/* makes foreign keys of it anew */
 			case AT_AttachPartition:
 				return true;

@@ -131,6 +131,13 @@ typedef bool compat_UpdateIndexes;
 #endif
 #endif
 
+/* The expression of a generated column can be changed since 17 */
+#if PG_VERSION_NUM < 170000
+#define compat_sets_expression(cmd)		false
+#else
+#define compat_sets_expression(cmd)		((cmd)->subtype == AT_SetExpression)
+#endif
+
 /* Functions that do not return are declared with a prefix since 18 */
 #if PG_VERSION_NUM < 180000
 #define pg_noreturn		pg_attribute_noreturn()

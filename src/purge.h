@@ -351,6 +351,7 @@ typedef struct PurgeBatch
 	Oid			relid;
 	MemoryContext context;		/* of the result */
 	bool		waits_for_table;
+	bool		owns_transaction;	/* begun for the purge and committed by it */
 	bool		by_row;			/* as in Candidates */
 	bool		skips_quarantined;
 	Oid			index;			/* as the candidates were found; InvalidOid = */

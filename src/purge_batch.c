@@ -18,10 +18,10 @@
  * waits for is bounded by lock_timeout (purge_worker.c).  Partitions are locked
  * after the partitioned table, as everybody does it.
  *
- * Rights.  All of it runs as the owner of the table (as_owner.c).  Constraint
- * triggers that are deferred are made immediate before that: at the end of the
- * transaction they would run as somebody else, and an error then would not tell
- * which document it comes from.
+ * Rights.  All of it runs as the owner of the table (as_owner.c).  Deferred
+ * triggers fire with the delete (row_delete.c): at the end of the transaction they
+ * would run as somebody else, and an error would not tell which document it comes
+ * from.
  *
  * A batch ends when it has taken its time or written much, besides when it is
  * through with its candidates.
@@ -56,6 +56,7 @@
 /* without triggers, documents are quick: no need to look at the time so often */
 #define ROWS_PER_LOOK		16
 
+static void set_constraints_immediate(void);
 static Relation open_locked(Oid relid, bool wait, BatchEnd *end);
 static void purge_as_owner(PurgeBatch *batch, Relation rel, Relation root);
 static void delete_candidates(PurgeBatch *batch, Relation rel, Relation root,
@@ -107,7 +108,8 @@ ttl_docs_run_batch(PurgeBatch *batch)
 	rel = open_locked(batch->relid, batch->waits_for_table, &batch->end);
 	if (rel != NULL)
 	{
-		ttl_docs_fire_deferred_now();
+		if (batch->owns_transaction)
+			set_constraints_immediate();
 		ttl_docs_become_owner(rel, &before);
 		purge_as_owner(batch, rel, root);
 		ttl_docs_become_caller(&before);
@@ -115,6 +117,20 @@ ttl_docs_run_batch(PurgeBatch *batch)
 	}
 	if (root != NULL)
 		table_close(root, NoLock);
+}
+
+/*
+ * SET CONSTRAINTS ALL IMMEDIATE, for the deferred triggers that row_delete.c does
+ * not reach.
+ */
+static void
+set_constraints_immediate(void)
+{
+	ConstraintsSetStmt *stmt = makeNode(ConstraintsSetStmt);
+
+	stmt->constraints = NIL;
+	stmt->deferred = false;
+	AfterTriggerSetState(stmt);
 }
 
 /* Deletes, unless there is a reason not to. */

@@ -405,6 +405,7 @@ delete_some(TablePass *pass)
 	batch.relid = pass->relid;
 	batch.context = pass->context;
 	batch.waits_for_table = pass->foreground;
+	batch.owns_transaction = !pass->in_block;
 	batch.by_row = candidates->by_row;
 	batch.skips_quarantined = pass->is_main && !pass->foreground;
 	batch.index = pass->is_main ? pass->progress.index : InvalidOid;

@@ -11,7 +11,8 @@
  * Each step is a subtransaction, so that an error undoes no more than a batch.
  * Where the caller has no transaction open, each batch is committed; inside a
  * block, all of it belongs to that.  Triggers run as in a worker: as the owner,
- * restricted, with nothing deferred.
+ * restricted, with nothing deferred.  Constraints that the caller has deferred stay
+ * deferred.
  *
  * collection_stats() puts together what shared memory has of the tables of a
  * collection with what its settings say now.  It reads no documents.
@@ -151,9 +152,12 @@ ttl_docs_purge_procedure(PG_FUNCTION_ARGS)
 	}
 	MemoryContextSwitchTo(caller);
 
-	/* what the caller has deferred is the caller's, if it fails */
-	if (atomic)
-		ttl_docs_fire_deferred_now();
+	/*
+	 * A procedure that calls us may have deferred constraints of its own.  Its
+	 * commit checks them now, so that all later transactions belong to the purge.
+	 */
+	if (call.commits)
+		SPI_commit();
 	foreach(lc, roots)
 		purge_collection(&call, lfirst_oid(lc));
 	if (!call.has_told)

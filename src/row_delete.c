@@ -16,6 +16,26 @@
  * Our own trigger is passed over where it is the only one BEFORE ROW: it would
  * only look whether we are purging.
  *
+ * Deferred triggers.  A purge and release() delete as the owner of the table, in a
+ * security-restricted context (as_owner.c).  There, core raises an error when a
+ * query leaves a trigger for the end of the transaction.  So all triggers fire at
+ * once, those of foreign keys included.  SET CONSTRAINTS ALL IMMEDIATE would do
+ * that, but it also changes every other constraint of a transaction that may be
+ * the user's.  We mark triggers as not deferrable instead.  Each ResultRelInfo has
+ * its own copy of the trigger list, so the mark ends with the query:
+ *
+ * 1. ttl_docs_begin_deletes() marks the triggers of the deleted rows.
+ * 2. ttl_docs_fire_at_once() marks those of every query that starts meanwhile:
+ *    cascades of foreign keys, and queries of user triggers.
+ *
+ * Two kinds of ResultRelInfo are made later, where no hook sees them: partitions
+ * that a user trigger's query routes rows to, and the table of its COPY FROM.
+ * Their deferred triggers still raise core's error in a user's transaction block.
+ * In its own transactions, the purge runs SET CONSTRAINTS, too (purge_batch.c).
+ *
+ * A key is freed as the user who writes, and that user's context is normally not
+ * restricted: deferred triggers stay deferred.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -25,6 +45,7 @@
 #include "commands/trigger.h"
 #include "executor/executor.h"
 #include "fmgr.h"
+#include "miscadmin.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
@@ -35,6 +56,8 @@ PG_FUNCTION_INFO_V1(ttl_docs_purging);
 static int	purging_depth = 0;
 
 static ResultRelInfo *make_relinfo(Relation rel, ResultRelInfo *root);
+static bool nothing_can_be_deferred(void);
+static void mark_not_deferrable(TriggerDesc *triggers);
 static bool has_before_row_trigger(TriggerDesc *triggers);
 static void begin_query(RowDeleter *deleter);
 static void end_query(RowDeleter *deleter);
@@ -106,7 +129,42 @@ make_relinfo(Relation rel, ResultRelInfo *root)
 	ResultRelInfo *relinfo = makeNode(ResultRelInfo);
 
 	InitResultRelInfo(relinfo, rel, 1, root, 0);
+	if (nothing_can_be_deferred())
+		mark_not_deferrable(relinfo->ri_TrigDesc);
 	return relinfo;
+}
+
+/*
+ * Lets the deferred triggers of a query fire at its end, if the query runs on
+ * behalf of a purge.  The query has just started.
+ */
+void
+ttl_docs_fire_at_once(EState *estate)
+{
+	ListCell   *lc;
+
+	if (!nothing_can_be_deferred())
+		return;
+	foreach(lc, estate->es_opened_result_relations)
+		mark_not_deferrable(((ResultRelInfo *) lfirst(lc))->ri_TrigDesc);
+}
+
+/* Do we delete in a context in which core raises an error for a deferred trigger? */
+static bool
+nothing_can_be_deferred(void)
+{
+	return ttl_docs_is_purging() && InSecurityRestrictedOperation();
+}
+
+/* Changes the trigger list of a ResultRelInfo, which is not the relcache's. */
+static void
+mark_not_deferrable(TriggerDesc *triggers)
+{
+	if (triggers == NULL)
+		return;
+	for (int i = 0; i < triggers->numtriggers; i++)
+		triggers->triggers[i].tgdeferrable =
+			triggers->triggers[i].tginitdeferred = false;
 }
 
 /* Is there one that is enabled and not ours? */
@@ -223,18 +281,4 @@ ttl_docs_end_deletes(RowDeleter *deleter)
 	estate->es_snapshot = InvalidSnapshot;
 	MemoryContextSwitchTo(caller);
 	FreeExecutorState(estate);
-}
-
-/*
- * SET CONSTRAINTS ALL IMMEDIATE: what deletes would leave for the end of the
- * transaction happens with them, and so does what was left before.
- */
-void
-ttl_docs_fire_deferred_now(void)
-{
-	ConstraintsSetStmt *stmt = makeNode(ConstraintsSetStmt);
-
-	stmt->constraints = NIL;
-	stmt->deferred = false;
-	AfterTriggerSetState(stmt);
 }

@@ -399,7 +399,7 @@ extern void ttl_docs_end_deletes(RowDeleter *deleter);
 extern bool ttl_docs_is_purging(void);
 extern void ttl_docs_begin_purging(void);
 extern void ttl_docs_end_purging(void);
-extern void ttl_docs_fire_deferred_now(void);
+extern void ttl_docs_fire_at_once(EState *estate);
 
 /* as_owner.c */
 typedef struct OwnerSwitch

@@ -24,6 +24,12 @@
  * off, as pg_dump writes it.  The slot is computed in any case, and so is a ttl
  * that is not brought.
  *
+ * Some publishers do not send _ts: a plain table, or a publication whose column
+ * list leaves it out.  Then an UPDATE has the _ts of the old row.  It is stamped
+ * with the clock, because the publisher has just written the document.  We do that
+ * only for replication, which a replication origin or the apply worker shows: a
+ * person who sets session_replication_role decides about _ts.
+ *
  * COPY FROM does without the trigger where it can (write_copy.c).
  *
  * A document that an UPDATE leaves alone is not looked at, nor detoasted.
@@ -43,6 +49,8 @@
 #include "fmgr.h"
 #include "nodes/plannodes.h"
 #include "parser/parsetree.h"
+#include "replication/logicalworker.h"
+#include "replication/origin.h"
 #include "utils/datum.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
@@ -81,7 +89,9 @@ static HeapTuple keep_stamp(WriteState *state, Relation rel, HeapTuple tuple,
 							bool inherits, int32 ttl);
 static HeapTuple with_stamp(WriteState *state, Relation rel, HeapTuple tuple,
 							const Stamp *stamp);
+static bool has_same_ts(WriteState *state, Relation rel, HeapTuple a, HeapTuple b);
 static bool in_replica_role(void);
+static bool is_by_replication(void);
 static bool in_foreign_key_action(void);
 
 /*
@@ -181,7 +191,14 @@ before_update(WriteState *state, TriggerData *trigdata)
 		bool		inherits;
 		int32		ttl = replicated_ttl(state, rel, tuple, oldtuple, &inherits);
 
-		tuple = keep_stamp(state, rel, tuple, inherits, ttl);
+		if (is_by_replication() && has_same_ts(state, rel, tuple, oldtuple))
+		{
+			Stamp		stamp = ttl_docs_stamp_now(&state->writer, inherits, ttl);
+
+			tuple = with_stamp(state, rel, tuple, &stamp);
+		}
+		else
+			tuple = keep_stamp(state, rel, tuple, inherits, ttl);
 	}
 	else if (is_expired_now(state, rel, oldtuple))
 		return in_foreign_key_action() ? NULL : too_late(rel);
@@ -425,10 +442,33 @@ with_stamp(WriteState *state, Relation rel, HeapTuple tuple, const Stamp *stamp)
 									 values, nulls);
 }
 
+/* Do two rows have the same _ts?  Not if one of them has none. */
+static bool
+has_same_ts(WriteState *state, Relation rel, HeapTuple a, HeapTuple b)
+{
+	AttrNumber	column = state->writer.collection.ts;
+	bool		a_isnull;
+	bool		b_isnull;
+	Datum		a_ts = heap_getattr(a, column, RelationGetDescr(rel), &a_isnull);
+	Datum		b_ts = heap_getattr(b, column, RelationGetDescr(rel), &b_isnull);
+
+	return !a_isnull && !b_isnull &&
+		DatumGetTimestampTz(a_ts) == DatumGetTimestampTz(b_ts);
+}
+
 static bool
 in_replica_role(void)
 {
 	return SessionReplicationRole == SESSION_REPLICATION_ROLE_REPLICA;
+}
+
+/* Does replication apply a change, core's or that of another system? */
+static bool
+is_by_replication(void)
+{
+	return IsLogicalWorker() ||
+		(replorigin_session_origin != InvalidRepOriginId &&
+		 replorigin_session_origin != DoNotReplicateId);
 }
 
 /* Is the row written because its parent is? */

@@ -582,8 +582,8 @@ DROP TABLE t;
 DROP FUNCTION pieces(regclass);
 
 --
--- release() with foreign keys that are deferred, as Django makes them: what its
--- deletes leave for later happens at once, and what was left before, too
+-- release() with foreign keys that are deferred, as Django makes them: those of its
+-- deletes are checked at once
 --
 CREATE TABLE cart (id int PRIMARY KEY, doc jsonb);
 CREATE TABLE item (id int PRIMARY KEY, cart int REFERENCES cart DEFERRABLE INITIALLY DEFERRED);
@@ -605,7 +605,7 @@ DELETE FROM item;
 SELECT ttl_docs.release('cart');
 SELECT * FROM cart;
 RESET ttl_docs.clock_offset;
--- what is not in the way is left for later
+-- those of the user are not
 CREATE TABLE parent (id int PRIMARY KEY);
 CREATE TABLE child (parent int REFERENCES parent DEFERRABLE INITIALLY DEFERRED);
 SELECT ttl_docs.adopt('cart', 60);

@@ -17,6 +17,27 @@ ALTER TABLE children DROP CONSTRAINT fk;
 ALTER TABLE children ADD CONSTRAINT fk FOREIGN KEY (parent) REFERENCES parents NOT VALID;
 ALTER TABLE children VALIDATE CONSTRAINT fk;
 ALTER TABLE children DROP CONSTRAINT fk;
+-- ALTER CONSTRAINT ... ENFORCED, since 18
+DO $$
+BEGIN
+    IF current_setting('server_version_num')::int >= 180000 THEN
+        EXECUTE 'ALTER TABLE children ADD CONSTRAINT fk FOREIGN KEY (parent) REFERENCES parents NOT ENFORCED';
+        EXECUTE 'ALTER TABLE children ALTER CONSTRAINT fk ENFORCED';
+        EXECUTE 'ALTER TABLE children DROP CONSTRAINT fk';
+    END IF;
+END $$;
+-- a generated column with another expression, since 17
+CREATE TABLE computed (id int, parent int GENERATED ALWAYS AS (id) STORED, CONSTRAINT fk FOREIGN KEY (parent) REFERENCES parents);
+SET session_replication_role = replica;
+INSERT INTO computed VALUES (1);
+RESET session_replication_role;
+DO $$
+BEGIN
+    IF current_setting('server_version_num')::int >= 170000 THEN
+        EXECUTE 'ALTER TABLE computed ALTER COLUMN parent SET EXPRESSION AS (id + 0)';
+    END IF;
+END $$;
+DROP TABLE computed;
 -- the same from a function that a query calls
 CREATE FUNCTION add_fk() RETURNS void LANGUAGE plpgsql AS
 $$ BEGIN ALTER TABLE children ADD CONSTRAINT fk FOREIGN KEY (parent) REFERENCES parents; END $$;

@@ -168,10 +168,22 @@ CREATE TRIGGER a_defer BEFORE DELETE ON pr.c FOR EACH ROW EXECUTE FUNCTION pr_de
 CREATE CONSTRAINT TRIGGER deferred AFTER DELETE ON pr.c DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION pr_do();
 CALL ttl_docs.purge('pr.c');
 SELECT line FROM pr_log ORDER BY n;
-DROP TRIGGER a_defer ON pr.c;
-CALL ttl_docs.purge('pr.c');
-SELECT line FROM pr_log ORDER BY n;
 DROP TRIGGER deferred ON pr.c;
+-- nor by way of a partition, which is not known when the query starts
+CREATE TABLE pr.parted (id int) PARTITION BY LIST (id);
+CREATE TABLE pr.parted_all PARTITION OF pr.parted DEFAULT;
+ALTER TABLE pr.parted OWNER TO regress_ttl_purge_owner;
+CREATE CONSTRAINT TRIGGER deferred AFTER INSERT ON pr.parted DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION pr_do();
+CREATE FUNCTION pr_route() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO pr.parted VALUES (1); RETURN OLD; END $$;
+CREATE TRIGGER b_route BEFORE DELETE ON pr.c FOR EACH ROW EXECUTE FUNCTION pr_route();
+RESET ttl_docs.clock_offset;
+INSERT INTO pr.c VALUES ('a', '{"ttl": 100}');
+SET ttl_docs.clock_offset = 200;
+CALL ttl_docs.purge('pr.c');
+DROP TRIGGER a_defer ON pr.c;
+DROP TRIGGER b_route ON pr.c;
+DROP TABLE pr.parted;
+CALL ttl_docs.purge('pr.c');
 -- a table in the way of an unqualified name
 CREATE FUNCTION pr_unqualified() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO pr_log (line) VALUES ('found'); RETURN OLD; END $$;
 CREATE TRIGGER unqualified AFTER DELETE ON pr.c FOR EACH ROW EXECUTE FUNCTION pr_unqualified();

@@ -147,6 +147,23 @@ SELECT :stamp FROM s WHERE id LIKE 'replicated%' OR id LIKE '%infinite' OR id = 
 SET ttl_docs.clock_offset = 70;
 SELECT count(*) FROM s WHERE id = 'replicated';
 RESET ttl_docs.clock_offset;
+-- An UPDATE that leaves _ts as it was: a person's keeps it; that of a replication system comes
+-- from a publisher that does not send _ts, and renews the document
+SET session_replication_role = replica;
+INSERT INTO s VALUES ('touched', '{}', now() - interval '50 s', NULL, NULL), ('changed', '{"ttl": 100}', now() - interval '50 s', 100, NULL);
+SELECT clock_timestamp() AS since \gset
+UPDATE s SET doc = doc WHERE id = 'touched' RETURNING :stamp;
+SELECT pg_replication_origin_create('regress_ttl_docs') > 0 AS created;
+SELECT pg_replication_origin_session_setup('regress_ttl_docs');
+UPDATE s SET doc = doc WHERE id = 'touched' RETURNING :stamp;
+UPDATE s SET doc = '{"ttl": 300}' WHERE id = 'changed' RETURNING :stamp;
+-- where _ts comes, it is kept, also if the other columns do not come
+UPDATE s SET doc = '{"ttl": 200}', _ts = now() - interval '40 s' WHERE id = 'changed' RETURNING :stamp;
+UPDATE s SET _ts = now() - interval '500 s' WHERE id = 'touched' RETURNING :stamp;
+SELECT pg_replication_origin_session_reset();
+SELECT pg_replication_origin_drop('regress_ttl_docs');
+RESET session_replication_role;
+DELETE FROM s WHERE id IN ('touched', 'changed');
 -- local is as origin
 SET session_replication_role = local;
 INSERT INTO s VALUES ('local', '{}', '2000-01-01', 7, 7) RETURNING :stamp;

@@ -200,6 +200,31 @@ is($node->safe_psql('in_use', "SELECT on_disk('sessions')"), '6', 'in_use: nothi
 $node->safe_psql('in_use', "SELECT ttl_docs.resume_purge('sessions')");
 ok($node->poll_query_until('in_use', "SELECT on_disk('sessions')", '4'), 'in_use: purged when told to');
 
+# A data-only dump has no floors: what a raised DefaultTTL keeps dead is live where the
+# dump goes, unless it was purged before.
+create_database(
+	'raised', q{
+	CREATE EXTENSION ttl_docs;
+	SELECT ttl_docs.create_collection('raised', 60);
+	SELECT ttl_docs.pause_purge('raised');
+	SET ttl_docs.clock_offset = '-1h';
+	INSERT INTO raised (id, doc) VALUES ('dead', '{}');
+	RESET ttl_docs.clock_offset;
+	SELECT ttl_docs.set_default_ttl('raised', 86400);
+	INSERT INTO raised (id, doc) VALUES ('live', '{}');
+});
+for my $purged (0, 1)
+{
+	my $database = "raised_$purged";
+	$node->safe_psql('raised', "SELECT ttl_docs.resume_purge('raised'); CALL ttl_docs.purge()") if $purged;
+	dump_ok("$database.sql", 'raised', '-a');
+	create_database($database, "CREATE EXTENSION ttl_docs; SELECT ttl_docs.create_collection('raised', 86400)");
+	script_ok($node, "$database.sql", $database);
+	is( $node->safe_psql($database, q{SELECT string_agg(id, ',' ORDER BY id) FROM raised}),
+		$purged ? 'live' : 'dead,live',
+		$purged ? 'data only: the dead are left out after a purge' : 'data only: the dead are back without it');
+}
+
 # ---- Some tables ----
 
 dump_ok('family.sql', 'source', '-t', 'parents', '-t', 'children', '-t', 'notes');

@@ -150,6 +150,26 @@ SKIP:
 $session->quit;
 $primary->safe_psql('source', q{SELECT ttl_docs.drop_collection('changing')});
 
+# ---- Lag ----
+
+# A document is renewed on the primary, and its old stamp expires before that arrives.
+my $later = q{SET ttl_docs.clock_offset = '1h'; SELECT count(*) FROM lagging};
+$primary->safe_psql(
+	'source', q{
+	SELECT ttl_docs.create_collection('lagging', 5400);
+	SET ttl_docs.clock_offset = '-1h';
+	INSERT INTO lagging (id, doc) VALUES ('renewed', '{}');
+});
+$primary->wait_for_catchup($standby);
+$standby->safe_psql('source', 'SELECT pg_wal_replay_pause()');
+$primary->safe_psql('source', 'UPDATE lagging SET doc = doc');
+is($primary->safe_psql('source', $later), '1', 'lag: it lives on the primary');
+is($standby->safe_psql('source', $later), '0', 'lag: the standby has the old stamp only');
+$standby->safe_psql('source', 'SELECT pg_wal_replay_resume()');
+$primary->wait_for_catchup($standby);
+is($standby->safe_psql('source', $later), '1', 'lag: it is there again');
+$primary->safe_psql('source', q{SELECT ttl_docs.drop_collection('lagging')});
+
 # ---- Promotion ----
 
 # The primary stops with all that is dead still on its disk, by a setting of the

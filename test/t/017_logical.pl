@@ -40,13 +40,17 @@ my $subscriber = start_server('subscriber');
 # - bag: without a key, so that all of a row identifies it; another one, too
 # - parts: with partitions on the publisher, whose changes come as those of their root
 # - parents and notes: the purge of a parent takes its notes along
+# - listed: its column list leaves the system columns out
+# - stamped: its column list has _ts, but not _ttl and _slot
 my %default_ttl = (
 	events => [ 3600, 3600 ],
 	shorter => [ 86400, 600 ],
 	longer => [ 3600, 864000 ],
 	bag => [ 240, 864000 ],
 	parts => [ 3600, 3600 ],
-	parents => [ 3600, 3600 ]);
+	parents => [ 3600, 3600 ],
+	listed => [ 3600, 3600 ],
+	stamped => [ 3600, 3600 ]);
 
 sub create_tables
 {
@@ -61,6 +65,8 @@ sub create_tables
 		ALTER TABLE bag REPLICA IDENTITY FULL;
 		CREATE TABLE parts (id text PRIMARY KEY, doc jsonb) $by_range;
 		CREATE TABLE parents (id text PRIMARY KEY, doc jsonb);
+		CREATE TABLE listed (id text PRIMARY KEY, doc jsonb);
+		CREATE TABLE stamped (id text PRIMARY KEY, doc jsonb);
 		CREATE TABLE notes (id text PRIMARY KEY, parent text REFERENCES parents ON DELETE CASCADE);
 	});
 	$server->safe_psql(
@@ -75,12 +81,27 @@ sub create_tables
 
 create_tables($publisher, 0, 1);
 create_tables($subscriber, 1, 0);
+# Collections on the subscriber only, and plain tables here.  The second has no key here, so
+# that all of a row identifies it.
+$_->safe_psql(
+	'postgres', q{
+	CREATE TABLE plain (id text PRIMARY KEY, doc jsonb);
+	CREATE TABLE plain_bag (id text, doc jsonb);
+	ALTER TABLE plain_bag REPLICA IDENTITY FULL;
+}) for ($publisher, $subscriber);
+$subscriber->safe_psql(
+	'postgres', q{
+	ALTER TABLE plain_bag ADD PRIMARY KEY (id);
+	SELECT ttl_docs.adopt('plain', 3600), ttl_docs.adopt('plain_bag', 3600);
+});
 my @collections = sort keys %default_ttl;
-my @tables = (@collections, 'notes');
+# Those whose rows are the same on both sides
+my @tables = ((grep { !/listed/ } @collections), 'notes');
 $publisher->safe_psql('postgres', "SELECT ttl_docs.pause_purge('$_')") for @collections;
 $publisher->safe_psql(
 	'postgres', q{
-	CREATE PUBLICATION pub FOR TABLE events, shorter, longer, bag, parts, parents, notes
+	CREATE PUBLICATION pub FOR TABLE events, shorter, longer, bag, parts, parents, notes,
+		listed (id, doc), stamped (id, doc, _ts), plain, plain_bag
 		WITH (publish_via_partition_root = true)});
 
 # The rows of a table on disk, with their stamps.  Not the slot, which is the business
@@ -206,6 +227,40 @@ arrives('settings', 'longer');
 is($subscriber->safe_psql('postgres', q{SELECT ttl_docs.get_default_ttl('longer')}),
 	'864000', 'settings: each side has its own');
 
+# ---- Publishers that do not send _ts ----
+
+# An UPDATE there renews the document here, also if it changes nothing.
+my @without_ts = ('listed', 'plain', 'plain_bag');
+for my $table (@without_ts, 'stamped')
+{
+	publish(qq{INSERT INTO $table VALUES ('changed', '{}'), ('touched', '{"ttl": 7200}'), ('left', '{}')});
+}
+$publisher->wait_for_catchup('sub');
+# Hours later.
+for my $table (@without_ts, 'stamped')
+{
+	$subscriber->safe_psql(
+		'postgres', qq{
+		SET session_replication_role = replica;
+		UPDATE $table SET _ts = _ts - interval '10 h';
+	});
+	is(live_on_subscriber($table), '', "no _ts: $table has expired");
+	publish(qq{UPDATE $table SET doc = doc || '{"ttl": 1800}' WHERE id = 'changed'});
+	publish(qq{UPDATE $table SET doc = doc WHERE id = 'touched'});
+}
+$publisher->wait_for_catchup('sub');
+for my $table (@without_ts, 'stamped')
+{
+	is(live_on_subscriber($table), 'changed,touched', "no _ts: $table is live where it was written");
+	is( $subscriber->safe_psql(
+			'postgres', qq{
+		SELECT id, _ttl, ttl_docs.expires_at('$table', _ts, _ttl) - now() BETWEEN interval '25 min' AND interval '2 h',
+			_slot = ttl_docs_internal.slot(_ts, _ttl, 3600) FROM $table ORDER BY id}),
+		"changed|1800|t|t\ntouched|7200|t|t",
+		"no _ts: ttl and slot of $table");
+}
+publish(qq{DELETE FROM $_}) for (@without_ts, 'stamped');
+
 # ---- No purge on the subscriber ----
 
 let_workers_look($subscriber, 'postgres');
@@ -226,7 +281,7 @@ $subscriber->safe_psql('postgres', 'ALTER SUBSCRIPTION sub ENABLE');
 # ---- The purge of the publisher ----
 
 # Rows that were written as dead ones, and what is left of each table.
-my %left = (events => 5, shorter => 2, longer => 2, bag => 8, parts => 1, parents => 1);
+my %left = (events => 5, shorter => 2, longer => 2, bag => 8, parts => 1, parents => 1, listed => 0, stamped => 0);
 publish(q{SET ttl_docs.clock_offset = '-1d'; INSERT INTO bag VALUES ('dead', '{}')});
 arrives('before the purge', 'bag');
 publish("SELECT ttl_docs.resume_purge('$_')") for @collections;
