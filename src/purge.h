@@ -432,9 +432,11 @@ typedef struct TablePass
 	uint64		epoch;			/* of the table, when it began */
 	bool		goes_on;		/* the last visit did not come to the end */
 	bool		may_raise;		/* the earliest expiry of the table */
+	bool		is_last_look;	/* only for that */
 	bool		is_main;		/* no longer at the quarantine */
 	bool		has_candidates;
 	Candidates	candidates;
+	int64		deleted_before; /* total_deleted, when they were found */
 	int			find_limit;
 	int			batch_limit;	/* shrinks where there is trouble */
 	bool		found_busy;

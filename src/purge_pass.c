@@ -74,6 +74,7 @@ static void apply_outcome(TablePass *pass, Candidate *candidate,
 static void apply_quarantine_outcome(TablePass *pass, Candidate *candidate,
 									 const RowOutcome *outcome);
 static bool candidates_are_through(TablePass *pass);
+static bool should_look_once_more(const TablePass *pass);
 static void leave_behind(TablePass *pass, const Candidate *candidate,
 						 TimestampTz until);
 static void batch_failed(TablePass *pass, PurgeBatch *batch);
@@ -193,12 +194,13 @@ look(TablePass *pass)
 		default:
 			break;
 	}
-	if (found->count == 0)
+	if (found->count == 0 || pass->is_last_look)
 	{
 		(void) candidates_are_through(pass);
 		return;
 	}
 	pass->has_candidates = true;
+	pass->deleted_before = pass->total_deleted;
 	pass->find_limit = Min(pass->find_limit * 4, LARGEST_FIND);
 
 	if (pass->table == NULL || pass->foreground)
@@ -309,7 +311,7 @@ look_into_index(TablePass *pass, Relation rel, Oid index_oid,
 		come_back_for_left(&pass->progress, clock);
 	pass->progress.clock = clock;
 	/* somebody waits, and wants what has expired in the slot at hand, too */
-	if (pass->foreground)
+	if (pass->foreground && !pass->is_last_look)
 		clock += (SLOT_MAX_WIDTH + 1) * USECS_PER_SEC;
 	if (pass->may_raise)
 		ttl_docs_begin_raise(&scan, pass->table);
@@ -599,13 +601,31 @@ candidates_are_through(TablePass *pass)
 	for (SlotRange range = 0; range < RANGE_COUNT; range++)
 		pass->progress.next[range] = candidates->end[range];
 	pass->progress.next_block = candidates->is_complete ? 0 : candidates->end_block;
-	/* if it can, a pass ends with a look that tells the earliest expiry */
-	if (!candidates->is_complete ||
-		(candidates->count > 0 && pass->may_raise &&
-		 pass->progress.left_busy == 0 && pass->progress.left_no_room == 0))
+	if (!candidates->is_complete)
 		return true;
+	if (should_look_once_more(pass))
+	{
+		/* CALL purge() leaves what has expired since it began */
+		pass->is_last_look = pass->foreground;
+		return true;
+	}
 	pass_is_through(pass);
 	return false;
+}
+
+/*
+ * Should the pass end with a look that finds nothing?  That look tells the earliest
+ * expiry of the table.  It must not find the same documents again.
+ */
+static bool
+should_look_once_more(const TablePass *pass)
+{
+	const Candidates *candidates = &pass->candidates;
+
+	return pass->may_raise && !pass->is_last_look && candidates->count > 0 &&
+		pass->progress.left_busy == 0 && pass->progress.left_no_room == 0 &&
+		(!candidates->by_row ||
+		 pass->total_deleted - pass->deleted_before == candidates->count);
 }
 
 /* The pass goes on without a document, and comes back for it. */
