@@ -34,7 +34,7 @@ from model_time import OutOfTime
 
 SESSIONS = 5
 REAL_TIME = 4               # one of so many histories runs in real time
-REAL_STEPS = 400            # of such a one, at the most
+REAL_MOVES = 10             # of the clock, in such a one: each takes a second
 STEPS_BETWEEN_CHECKS = 40
 PROBES = 0.03               # of the statements that have to wait, so many do, until a timeout
 SHRINK_SECONDS = 200
@@ -76,10 +76,8 @@ class History:
         """Draws and runs that many steps; raises Difference."""
         generator, tables = self.source()
         runner = Runner(tables, generator.unit, SESSIONS, is_real=self.is_real)
-        if self.is_real:
-            count = min(count, REAL_STEPS)
         try:
-            while len(self.steps) < count:
+            while len(self.steps) < count and not (self.is_real and runner.world.clock > REAL_MOVES * generator.unit):
                 self.try_step(runner, generator, self.draw(generator, runner.world))
                 if len(self.steps) % 16 == 0:
                     runner.world.forget_unreachable()

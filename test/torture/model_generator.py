@@ -61,7 +61,8 @@ class Generator:
         self.keys = KEYS[:random.randint(2, len(KEYS))]
         self.scenes = Scenes(self, scenes)
         self.script = []                # the rest of a scene
-        self.in_scenes = random.choice((0.3, 0.7, 0.9))     # of the steps, so many are of scenes
+        # of the steps, so many are of scenes
+        self.in_scenes = random.choice((0.3, 0.7, 0.9)) if self.scenes.weights else 0
         self.steps_since_move = 0
 
     def tables(self):
@@ -79,7 +80,7 @@ class Generator:
             Table('lazy', self.default_ttl(), indexing='lazy'),
             top,
             Table('late', self.default_ttl(), parent=top, on_delete='no action',
-                  deferred='constraints' in self.scenes.kinds),
+                  deferred='constraints' in self.scenes.weights),
         ]
 
     # those without a second key and without foreign keys
@@ -197,7 +198,7 @@ class Generator:
 
     def copy_from(self, world, session, table):
         # the keys of all rows are looked for before the first goes in: which of two waits, the model does not say
-        others = any(transaction is not None for number, transaction in enumerate(world.open) if number != session)
+        others = any(transaction is not world.open[session] for transaction in world.under_way())
         return CopyFrom(session, table.name, [self.row() for _ in range(1 if others else self.random.randint(1, 3))])
 
     def merge(self, world, session, table):
@@ -346,4 +347,4 @@ class Generator:
         return Mend(*self.random.choice(orphans or [(session, 0)]))
 
     def release_collection(self, world, session, table):
-        return Release(session)
+        return Release(session, self.scenes.number())

@@ -43,7 +43,7 @@ PLANS = (
     ('enable_indexscan = off', 'enable_bitmapscan = off', 'enable_hashjoin = off',
      'plan_cache_mode = force_custom_plan'),
     ('parallel_setup_cost = 0', 'parallel_tuple_cost = 0', 'min_parallel_table_scan_size = 0',
-     'min_parallel_index_scan_size = 0', 'parallel_leader_participation = off', 'enable_material = off'),
+     'min_parallel_index_scan_size = 0', 'parallel_leader_participation = off', 'force_parallel_mode = on'),
 )
 
 
@@ -77,9 +77,15 @@ class Session:
         self.offset = None
         for setting in settings:
             if setting:
-                self.cursor.execute('SET ' + setting)
+                self.cursor.execute('SET ' + self.of_version(setting))
         self.cursor.execute("SET search_path = %s; SET lock_timeout = '%s'; SET jit = off"
                             % (SCHEMA, patience))
+
+    def of_version(self, setting):
+        """A setting by its name in this version."""
+        if self.connection.server_version < 160000:
+            return setting
+        return setting.replace('force_parallel_mode', 'debug_parallel_query')
 
     def set_clock(self, clock):
         if self.offset != clock:

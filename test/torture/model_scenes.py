@@ -26,19 +26,20 @@ class Scenes:
     KINDS = {'settings': 3, 'snapshot': 3, 'prepared': 2, 'exported': 2, 'key_wait': 3, 'constraints': 2,
              'clock_back': 2}
 
+    # in real time, where each move of the clock takes a second
+    REAL_KINDS = {'settings': 1, 'snapshot': 1, 'prepared': 1, 'exported': 3, 'key_wait': 4, 'constraints': 1}
+
     def __init__(self, generator, kinds):
         self.generator = generator
-        self.kinds = kinds
+        self.weights = {kind: weight for kind, weight in (self.REAL_KINDS if generator.is_real else self.KINDS).items()
+                        if kind in kinds}
         self.random = generator.random
         self.choice = generator.random.choice
         self.numbers = 0
 
     def next(self, world):
         """The steps of a scene; sessions that take part begin outside of a transaction."""
-        kinds = [kind for kind in self.kinds if not (world.is_real and kind == 'clock_back')]
-        if not kinds:
-            return [self.move_clock()]
-        kind = self.random.choices(kinds, [self.KINDS[k] for k in kinds])[0]
+        kind = self.random.choices(list(self.weights), list(self.weights.values()))[0]
         sessions = self.random.sample(range(self.generator.sessions), 3)
         table = self.choice([t.name for t in world.tables.values() if not t.locks] or list(world.tables))
         first = [End(s, self.choice(('COMMIT', 'ROLLBACK'))) for s in sessions if world.open[s] is not None]
@@ -164,7 +165,7 @@ class Scenes:
         steps = [Insert(third, table, [self.row()]), self.move_clock(), Begin(session, self.choice((RC, RC, RR)))]
         steps += self.some(SetConstraints(session, some, self.random.random() < 0.7))
         steps += self.some(Orphan(session, number), Insert(session, 'late', [late]))
-        steps += self.some(Purge(session, table), Purge(session, 'top'), Release(session))
+        steps += self.some(Purge(session, table), Purge(session, 'top'), Release(session, self.number()))
         steps += self.some(Orphan(session, number + 1), Insert(session, 'late', [dict(late, id='b')]),
                            Delete(session, 'top', self.generator.by_id()), Insert(session, 'top', [self.row(id=late['par'])]),
                            SetConstraints(session, some, self.random.random() < 0.5))

@@ -195,11 +195,15 @@ class Mend(Step):
 class Release(Step):
     """release() of a collection of its own with an expired document, which it has to delete."""
 
+    def __init__(self, session, number):
+        super().__init__(session)
+        self.number = number        # a name that a prepared transaction has stays taken
+
     def sql(self, world):
         return ("SELECT ttl_docs.create_collection('spare_{0}', 1); INSERT INTO spare_{0} VALUES ('a', '{{}}');"
                 " SET LOCAL ttl_docs.clock_offset = {2}; SELECT ttl_docs.release('spare_{0}');"
                 " SET LOCAL ttl_docs.clock_offset = {1}; DROP TABLE spare_{0}").format(
-                    self.session, 0 if world.is_real else world.clock, world.clock + world.unit)
+                    self.number, 0 if world.is_real else world.clock, world.clock + world.unit)
 
     def work(self, world, transaction):
         pass

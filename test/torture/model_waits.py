@@ -63,15 +63,17 @@ class Pause(Waiting):
     """A query that reads a table, waits, and reads it again: both times the same documents.
 
     The lock that it waits for is advisory, and pg_advisory_xact_lock_shared() never runs in
-    a parallel worker.  The scans behind it may, in a session whose settings ask for that.
+    a parallel worker.  The scans behind it may, in a session whose settings ask for that: OFFSET 0
+    has the planner plan them apart.
     """
 
     only_reads = True
     GATE = 'SELECT pg_advisory_xact_lock_shared({key}) AS gate OFFSET 0'
     FORMS = {
         'union': 'SELECT {columns} FROM {table} UNION ALL SELECT {nulls} FROM ({gate}) AS g WHERE gate IS NULL'
-                 ' UNION ALL SELECT {columns} FROM {table}',
-        'first': 'SELECT {nulls} FROM ({gate}) AS g WHERE gate IS NULL UNION ALL SELECT {columns} FROM {table}',
+                 ' UNION ALL (SELECT {columns} FROM {table} OFFSET 0)',
+        'first': 'SELECT {nulls} FROM ({gate}) AS g WHERE gate IS NULL'
+                 ' UNION ALL (SELECT {columns} FROM {table} OFFSET 0)',
         'function': 'SELECT {nulls} FROM ({gate}) AS g WHERE gate IS NULL'
                     ' UNION ALL SELECT {columns} FROM seen_{table}()',
         'join': 'WITH d AS MATERIALIZED (SELECT id FROM {table}),'
