@@ -11,7 +11,7 @@ compared with the model; every now and then so is all that is visible, and all t
 is on disk.  A difference is made as short as it gets, and printed as a script.
 
 The parts: model_world.py and model_store.py are the model; model_steps.py,
-model_transactions.py and model_waits.py are the steps in SQL and in the model;
+model_transactions.py, model_adoption.py and model_waits.py are the steps in SQL and in the model;
 model_generator.py and model_scenes.py draw them; model_runner.py runs and compares;
 model_time.py has the server's clock; model_shrink.py shortens.  The server is that of PGHOST, PGPORT,
 PGDATABASE and PGUSER, who has to be a superuser; it has ttl_docs, and its background

@@ -136,6 +136,9 @@ class Generator:
     def shortest_ttl(self):
         return self.unit // 2
 
+    def longest_ttl(self):
+        return REAL_TTLS[-1] if self.is_real else self.unit // 2 + self.unit * 3
+
     def default_ttl(self):
         return self.random.choice((None, -1, self.ttl(), self.ttl(), self.ttl()))
 

@@ -208,7 +208,7 @@ class Runner:
 
     def end_prepared(self):
         """Prepared transactions outlive their sessions, and would keep the tables locked."""
-        self.observer.cursor.execute('SELECT gid FROM pg_prepared_xacts')
+        self.observer.cursor.execute('SELECT gid FROM pg_prepared_xacts WHERE database = current_database()')
         for gid, in self.observer.cursor.fetchall():
             self.observer.cursor.execute("ROLLBACK PREPARED '%s'" % gid)
 

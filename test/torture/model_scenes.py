@@ -5,6 +5,7 @@ steps of all sessions in between.  Steps that make no sense by then are left out
 
 	settings    an open cursor, or a query that waits between its scans, while settings change
 	snapshot    an old snapshot across changes of settings
+	adoption    a table that becomes a collection after a snapshot
 	prepared    a prepared transaction that holds keys, documents and settings
 	exported    an imported snapshot
 	key_wait    a key that is waited for until the new document has expired
@@ -12,6 +13,9 @@ steps of all sessions in between.  Steps that make no sense by then are left out
 	clock_back  a clock that goes back
 """
 
+import math
+
+from model_adoption import Adopt, MakeTable, ReadTable
 from model_steps import (Aggregate, Condition, Delete, Insert, MoveClock, OpenCursor, FetchAll, Purge, Select,
                          SetDefaultTtl, Update, Document, CopyFrom, Vacuum)
 from model_store import RC, RR, SER
@@ -23,11 +27,11 @@ from model_waits import Pause, Race
 class Scenes:
     """Draws scenes with the values of a generator."""
 
-    KINDS = {'settings': 3, 'snapshot': 3, 'prepared': 2, 'exported': 2, 'key_wait': 3, 'constraints': 2,
+    KINDS = {'settings': 3, 'snapshot': 3, 'adoption': 1, 'prepared': 2, 'exported': 2, 'key_wait': 3, 'constraints': 2,
              'clock_back': 2}
 
     # in real time, where each move of the clock takes a second
-    REAL_KINDS = {'settings': 1, 'snapshot': 1, 'prepared': 1, 'exported': 3, 'key_wait': 4, 'constraints': 1}
+    REAL_KINDS = {'settings': 1, 'snapshot': 1, 'adoption': 1, 'prepared': 1, 'exported': 3, 'key_wait': 4, 'constraints': 1}
 
     def __init__(self, generator, kinds):
         self.generator = generator
@@ -57,12 +61,21 @@ class Scenes:
     def documents(self, session, table):
         """A few documents; those without a ttl of their own depend on the settings."""
         inheriting = {'a': self.random.randrange(3)}
-        return [Insert(session, table, [self.row(doc=self.choice((inheriting, inheriting, self.generator.doc())))])
-                for _ in range(3)]
+        return [Insert(session, table, [self.row(doc=self.choice((inheriting, inheriting, self.generator.doc())))],
+                       'update') for _ in range(3)]
 
-    def change(self, session, table):
+    def before_and_after(self):
+        """Two DefaultTTLs: mostly such that documents that are a unit old live under one of them only."""
+        short, long = self.generator.shortest_ttl(), self.generator.longest_ttl()
+        if self.random.random() < 0.3:
+            return self.generator.default_ttl(), self.generator.default_ttl()
+        return self.choice(((long, short), (None, short), (-1, short), (short, long), (short, -1), (short, None)))
+
+    def change(self, session, table, default_ttl=math.nan):
         """A change of the DefaultTTL, perhaps one that is not committed at once."""
-        change = SetDefaultTtl(session, table, self.generator.default_ttl())
+        if default_ttl is math.nan:
+            default_ttl = self.generator.default_ttl()
+        change = SetDefaultTtl(session, table, default_ttl)
         if self.random.random() < 0.7:
             return [change]
         return [Begin(session, RC), change, End(session, self.choice(('COMMIT', 'COMMIT', 'ROLLBACK')))]
@@ -87,9 +100,10 @@ class Scenes:
     # ---- Scenes ----
 
     def settings(self, table, reader, other, third):
-        meanwhile = self.some(self.move_clock()) + self.change(other, table) + \
+        before, after = self.before_and_after()
+        meanwhile = self.some(self.move_clock()) + self.change(other, table, after) + \
             self.some(self.move_clock(), Purge(third, table), Delete(third, table, Condition('id', 'a')))
-        documents = self.documents(third, table)
+        documents = [SetDefaultTtl(third, table, before)] + self.documents(third, table) + self.some(self.move_clock())
         begin = [Begin(reader, self.choice((RC, RR, SER)))]
         if self.random.random() < 0.5:
             form = self.choice(list(Pause.FORMS))
@@ -100,14 +114,24 @@ class Scenes:
     def snapshot(self, table, reader, other, third):
         first = self.choice((self.query(reader, table), Select(reader, 'parts', Condition(), 'plain'),
                              ExportSnapshot(reader, 'e1')))
-        steps = self.documents(third, table) + [Begin(reader, self.choice((RR, RR, SER))), first]
-        for _ in range(self.choice((1, 1, 2))):
-            steps += self.some(self.move_clock()) + self.change(other, table) + self.some(self.move_clock())
+        before, after = self.before_and_after()
+        steps = [SetDefaultTtl(third, table, before)] + self.documents(third, table) + self.some(self.move_clock())
+        steps += [Begin(reader, self.choice((RR, RR, SER))), first]
+        for default_ttl in self.choice(((after,), (after,), (after, before))):
+            steps += self.some(self.move_clock()) + self.change(other, table, default_ttl) + self.some(self.move_clock())
             steps += self.some(self.write(third, table, self.generator.key()), Purge(third, table))
         steps += [self.query(reader, table), self.query(reader, table)]
         return steps + self.some(Update(reader, table, self.generator.by_id(), {}),
                                  self.write(reader, table, self.generator.key()), self.query(reader, table)) + \
             [End(reader, 'COMMIT')]
+
+    def adoption(self, table, reader, other, third):
+        number = self.number()
+        reads = [ReadTable(reader, number, self.choice(('id', 'count(*)'))) for _ in range(2)]
+        adopts = [Adopt(other, number, self.generator.default_ttl())]
+        steps = [MakeTable(third, number)] + self.some(*adopts)
+        steps += [Begin(reader, self.choice((RC, RR, SER))), self.query(reader, table)] + self.some(reads[0])
+        return steps + adopts + self.some(self.move_clock()) + reads + [End(reader, 'COMMIT')]
 
     def prepared(self, table, owner, other, third):
         name = self.choice(('p1', 'p2'))
@@ -137,6 +161,9 @@ class Scenes:
             self.write(exporter, table, self.generator.key()), Purge(third, table))
         imported = [ImportSnapshot(importer, 'e1')]
         steps += between + imported if self.generator.is_real else imported + between
+        if self.random.random() < 0.3:
+            steps += [self.query(importer, table), ExportSnapshot(importer, 'e2'), self.move_clock(),
+                      ImportSnapshot(third, 'e2'), self.query(third, table)]
         return steps + [self.query(importer, table), self.query(importer, table)] + \
             self.some(self.move_clock(), End(exporter, 'COMMIT')) + [self.query(importer, table), End(importer, 'COMMIT')]
 

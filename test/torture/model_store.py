@@ -224,6 +224,7 @@ class Store:
         self.prepared = {}                  # name -> transaction
         self.exported = {}                  # name -> Exported
         self.snapshot_ids = {}              # name -> what the server calls it
+        self.loose = {}                     # number -> Loose (model_adoption.py)
         self.pauses = 0                     # so many queries have waited for the runner
         self.unit = unit
         self.is_real = is_real              # the clock is that of the server (model_time.py)

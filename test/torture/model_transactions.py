@@ -131,12 +131,13 @@ class ImportSnapshot(Step):
         exported = world.exported.get(self.name)
         if exported is None or exported.transaction not in world.open or exported.transaction.failed:
             raise OutOfPlace
-        started = exported.transaction.started
+        started = min(exported.transaction.started, exported.instant)
         if not world.is_real and started != world.clock:
             raise Unsure        # the clocks of the two sessions have nothing to do with each other
         world.begin(self.session, RR)
         transaction = world.open[self.session]
         transaction.snapshot, transaction.instant = exported.snapshot, exported.instant
+        transaction.started = started       # it may be passed on once more
         if started != exported.instant:
             transaction.instants = list(range(started, exported.instant + 1, world.unit))
 
