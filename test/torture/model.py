@@ -5,15 +5,16 @@
 	model.py --seed 1 --seconds 3600         as many as fit into an hour
 
 Several sessions insert, upsert, update, touch, delete, change the DefaultTTL, move
-the clock, open transactions of each isolation level with savepoints, prepare them, pass
-snapshots on, defer constraints, wait for one another, and purge.  After each statement its rows, its count or its SQLSTATE are
-compared with the model; every now and then so is all that is visible, and all that
-is on disk.  A difference is made as short as it gets, and printed as a script.
+the clock, open transactions of each isolation level with savepoints, prepare them,
+pass snapshots on, defer constraints, wait for one another, and purge.  After each
+statement its rows, its count or its SQLSTATE are compared with the model; every now
+and then so is all that is visible, and all that is on disk.  A difference is made as
+short as it gets, and printed as a script.
 
 The parts: model_world.py and model_store.py are the model; model_steps.py,
-model_transactions.py, model_adoption.py and model_waits.py are the steps in SQL and in the model;
-model_generator.py and model_scenes.py draw them; model_runner.py runs and compares;
-model_time.py has the server's clock; model_shrink.py shortens.  The server is that of PGHOST, PGPORT,
+model_transactions.py, model_adoption.py and model_waits.py are the steps in SQL and
+in the model; model_generator.py and model_scenes.py draw them; model_runner.py runs
+and compares; model_time.py has the server's clock; model_shrink.py shortens.  The server is that of PGHOST, PGPORT,
 PGDATABASE and PGUSER, who has to be a superuser; it has ttl_docs, and its background
 purge is off, and it has max_prepared_transactions.  The schema "model" is dropped and made anew for each history.
 """

@@ -83,8 +83,8 @@ class Generator:
                   deferred='constraints' in self.scenes.weights),
         ]
 
-    # those without a second key and without foreign keys
-    simple_tables = ('plain', 'lazy', 'lazy')
+    # without a second key, and children of no other
+    simple_tables = ('plain', 'plain', 'parts', 'top', 'lazy', 'lazy')
 
     def next(self, world):
         """A step; the model may still say that it is not sure about it."""

@@ -31,7 +31,8 @@ class Scenes:
              'clock_back': 2}
 
     # in real time, where each move of the clock takes a second
-    REAL_KINDS = {'settings': 1, 'snapshot': 1, 'adoption': 1, 'prepared': 1, 'exported': 3, 'key_wait': 4, 'constraints': 1}
+    REAL_KINDS = {'settings': 1, 'snapshot': 1, 'adoption': 1, 'prepared': 1, 'exported': 3, 'key_wait': 4,
+                  'constraints': 1}
 
     def __init__(self, generator, kinds):
         self.generator = generator
@@ -118,8 +119,9 @@ class Scenes:
         steps = [SetDefaultTtl(third, table, before)] + self.documents(third, table) + self.some(self.move_clock())
         steps += [Begin(reader, self.choice((RR, RR, SER))), first]
         for default_ttl in self.choice(((after,), (after,), (after, before))):
-            steps += self.some(self.move_clock()) + self.change(other, table, default_ttl) + self.some(self.move_clock())
-            steps += self.some(self.write(third, table, self.generator.key()), Purge(third, table))
+            steps += self.some(self.move_clock()) + self.change(other, table, default_ttl)
+            steps += self.some(self.move_clock(), self.write(third, table, self.generator.key()),
+                               Purge(third, table))
         steps += [self.query(reader, table), self.query(reader, table)]
         return steps + self.some(Update(reader, table, self.generator.by_id(), {}),
                                  self.write(reader, table, self.generator.key()), self.query(reader, table)) + \
@@ -164,11 +166,16 @@ class Scenes:
         if self.random.random() < 0.3:
             steps += [self.query(importer, table), ExportSnapshot(importer, 'e2'), self.move_clock(),
                       ImportSnapshot(third, 'e2'), self.query(third, table)]
-        return steps + [self.query(importer, table), self.query(importer, table)] + \
-            self.some(self.move_clock(), End(exporter, 'COMMIT')) + [self.query(importer, table), End(importer, 'COMMIT')]
+        steps += [self.query(importer, table), self.query(importer, table)]
+        steps += self.some(self.move_clock(), End(exporter, 'COMMIT'))
+        return steps + [self.query(importer, table), End(importer, 'COMMIT')]
 
     def key_wait(self, table, holder, waiter, third):
-        """The document that has waited for its key is expired when it gets it."""
+        """The document that has waited for its key is expired when it gets it.
+
+        Other writes make the third session look whether anything is expired, while the
+        document that waits is not in all indexes yet.
+        """
         table = self.choice(self.generator.simple_tables) if self.random.random() < 0.9 else table
         ttl = self.generator.shortest_ttl()
         held, new = self.row(id='x'), self.row(id='x', doc={'a': 0, 'ttl': ttl})
@@ -176,12 +183,13 @@ class Scenes:
         steps += [SetDefaultTtl(third, table, self.choice((-1, self.generator.ttl()))),
                   Delete(third, table, Condition('id', 'x')), Begin(holder, RC), Insert(holder, table, [held])]
         others = [Insert(third, table, [self.row(id=key)]) for key in ('y', 'z')]
-        meanwhile = self.some(*others) + [self.move_clock()] + self.some(
-            Insert(third, table, [self.row(id='w')], 'update'), Delete(third, table, Condition('id', 'y')))
+        meanwhile = self.some(*others) + [self.move_clock()] + self.choice((1, 1, 0)) * \
+            [Insert(third, table, [self.row(id='w')], 'update')] + self.some(Delete(third, table, Condition('id', 'y')))
         waits = self.choice((Insert(waiter, table, [new]), Insert(waiter, table, [new], 'nothing'),
                              Insert(waiter, table, [new], 'update'), CopyFrom(waiter, table, [new])))
         steps += [Race(waits, End(holder, 'ROLLBACK'), meanwhile)]
-        steps += self.some(Select(third, table, Condition('id', 'x'), 'plain'), Insert(third, table, [self.row(id='v')], 'update'))
+        steps += self.some(Select(third, table, Condition('id', 'x'), 'plain'),
+                           Insert(third, table, [self.row(id='v')], 'update'))
         return steps + [self.write(third, table, 'x'), Select(third, table, Condition(), 'plain')]
 
     def constraints(self, table, session, other, third):
@@ -194,9 +202,11 @@ class Scenes:
         steps += self.some(Orphan(session, number), Insert(session, 'late', [late]))
         steps += self.some(Purge(session, table), Purge(session, 'top'), Release(session, self.number()))
         steps += self.some(Orphan(session, number + 1), Insert(session, 'late', [dict(late, id='b')]),
-                           Delete(session, 'top', self.generator.by_id()), Insert(session, 'top', [self.row(id=late['par'])]),
+                           Delete(session, 'top', self.generator.by_id()),
+                           Insert(session, 'top', [self.row(id=late['par'])]),
                            SetConstraints(session, some, self.random.random() < 0.5))
-        steps += self.some(Mend(session, number), Mend(session, number), Purge(session, 'late'), Mend(session, number + 1))
+        steps += self.some(Mend(session, number), Mend(session, number), Purge(session, 'late'),
+                           Mend(session, number + 1))
         return steps + [self.choice((End(session, 'COMMIT'), End(session, 'COMMIT'), Prepare(session, 'p1')))]
 
     def clock_back(self, table, reader, other, third):

@@ -80,7 +80,8 @@ class Pause(Waiting):
                 ' g AS MATERIALIZED (SELECT pg_advisory_xact_lock_shared({key}) FROM (SELECT count(*) FROM d) AS c)'
                 ' SELECT {columns} FROM {table} WHERE (SELECT count(*) FROM g) = 1 AND id IN (SELECT id FROM d)',
         'anti join': 'WITH d AS MATERIALIZED (SELECT * FROM {table}),'
-                     ' g AS MATERIALIZED (SELECT pg_advisory_xact_lock_shared({key}) FROM (SELECT count(*) FROM d) AS c)'
+                     ' g AS MATERIALIZED (SELECT pg_advisory_xact_lock_shared({key})'
+                     ' FROM (SELECT count(*) FROM d) AS c)'
                      ' SELECT {columns} FROM d WHERE (SELECT count(*) FROM g) = 1'
                      ' AND NOT EXISTS (SELECT FROM {table} AS e WHERE e.id = d.id)',
     }
