@@ -174,7 +174,9 @@ class World(Store):
         if kind == 'child':
             if subject.xmax is not transaction:
                 self.check_parent(transaction, child, subject)
-        elif not self.has_new_parent(transaction, child.parent, subject):
+            return
+        self.lock_table(transaction, child, 'row share')    # core opens it before anything else
+        if not self.has_new_parent(transaction, child.parent, subject):
             self.restrict(transaction, child, subject, FOREIGN_KEY_VIOLATION)
 
     def has_new_parent(self, transaction, table, value):
