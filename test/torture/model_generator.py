@@ -4,7 +4,9 @@ Keys are few, so that statements meet.  Each history has weights of its own for
 the kinds of steps, some of them zero: a history that never purges, or one that
 does little else, reaches states that an even mixture does not.
 
-What is drawn depends on the seed and on the model alone, never on the server.
+What is drawn depends on the seed and on the model alone, never on the server.  In
+real time there are two exceptions, because the model takes them from the server: the
+stamp of a row that has waited, and the instant of an imported snapshot.
 Scenes (model_scenes.py) are played with single steps in between.
 """
 
