@@ -5,16 +5,18 @@
 	model.py --seed 1 --seconds 3600         as many as fit into an hour
 
 Several sessions insert, upsert, update, touch, delete, change the DefaultTTL, move
-the clock, open transactions of each isolation level with savepoints, wait for one
-another, and purge.  After each statement its rows, its count or its SQLSTATE are
-compared with the model; every now and then so is all that is visible, and all that
-is on disk.  A difference is made as short as it gets, and printed as a script.
+the clock, open transactions of each isolation level with savepoints, prepare them,
+pass snapshots on, defer constraints, wait for one another, and purge.  After each
+statement its rows, its count or its SQLSTATE are compared with the model; every now
+and then so is all that is visible, and all that is on disk.  A difference is made as
+short as it gets, and printed as a script.
 
-The parts: model_world.py and model_store.py are the model, model_steps.py are the
-steps in SQL and in the model, model_generator.py draws them, model_runner.py runs
-and compares, model_shrink.py shortens.  The server is that of PGHOST, PGPORT,
+The parts: model_world.py and model_store.py are the model; model_steps.py,
+model_transactions.py, model_adoption.py and model_waits.py are the steps in SQL and
+in the model; model_generator.py and model_scenes.py draw them; model_runner.py runs
+and compares; model_time.py has the server's clock; model_shrink.py shortens.  The server is that of PGHOST, PGPORT,
 PGDATABASE and PGUSER, who has to be a superuser; it has ttl_docs, and its background
-purge is off.  The schema "model" is dropped and made anew for each history.
+purge is off, and it has max_prepared_transactions.  The schema "model" is dropped and made anew for each history.
 """
 
 import argparse
@@ -24,12 +26,16 @@ import sys
 import time
 
 from model_generator import Generator
-from model_runner import Difference, OutOfTime, Runner, SHORT_PATIENCE, create_statements
+from model_runner import Difference, Runner, SHORT_PATIENCE, create_statements
+from model_scenes import Scenes
 from model_shrink import as_script, shrink, used_tables
 from model_steps import Check
 from model_store import Blocked
+from model_time import OutOfTime
 
-SESSIONS = 4
+SESSIONS = 5
+REAL_TIME = 4               # one of so many histories runs in real time
+REAL_MOVES = 10             # of the clock, in such a one: each takes a second
 STEPS_BETWEEN_CHECKS = 40
 PROBES = 0.03               # of the statements that have to wait, so many do, until a timeout
 SHRINK_SECONDS = 200
@@ -42,6 +48,8 @@ def parse_arguments():
     parser.add_argument('--histories', type=int, help='how many; each has the next seed')
     parser.add_argument('--seconds', type=float, help='or until so much time has passed')
     parser.add_argument('--steps', type=int, default=2000, help='of each history')
+    parser.add_argument('--scenes', type=lambda kinds: kinds.split(','), default=list(Scenes.KINDS),
+                        help='only these, separated by commas: %s' % ', '.join(Scenes.KINDS))
     parser.add_argument('--no-shrink', action='store_true', help='print a difference as it was found')
     arguments = parser.parse_args()
     if arguments.histories is None and arguments.seconds is None:
@@ -52,23 +60,25 @@ def parse_arguments():
 class History:
     """A seed, and the steps that it leads to."""
 
-    def __init__(self, seed):
+    def __init__(self, seed, scenes):
         self.seed = seed
+        self.scenes = scenes
+        self.is_real = seed % REAL_TIME == 0
         self.steps = []         # those that were run
         self.outcomes = collections.Counter()
         self.left_out = collections.Counter()
 
     def source(self):
         """A generator in its first state, with new tables."""
-        generator = Generator(random.Random(self.seed), SESSIONS)
+        generator = Generator(random.Random(self.seed), SESSIONS, self.is_real, self.scenes)
         return generator, generator.tables()
 
     def generate(self, count):
         """Draws and runs that many steps; raises Difference."""
         generator, tables = self.source()
-        runner = Runner(tables, generator.unit, SESSIONS)
+        runner = Runner(tables, generator.unit, SESSIONS, is_real=self.is_real)
         try:
-            while len(self.steps) < count:
+            while len(self.steps) < count and not (self.is_real and runner.world.clock > REAL_MOVES * generator.unit):
                 self.try_step(runner, generator, self.draw(generator, runner.world))
                 if len(self.steps) % 16 == 0:
                     runner.world.forget_unreachable()
@@ -101,7 +111,7 @@ class History:
     def run_again(self, steps):
         """Runs these steps; returns the difference, or None, and the script that was run."""
         generator, tables = self.source()
-        runner = Runner(tables, generator.unit, SESSIONS, SHORT_PATIENCE)
+        runner = Runner(tables, generator.unit, SESSIONS, SHORT_PATIENCE, self.is_real)
         difference = None
         try:
             for step in steps:
@@ -138,8 +148,9 @@ def report(history, difference, statements, arguments):
         setup = create_statements(used_tables(tables, runner.script))
         print('\n-- %d steps are enough:\n%s\n-- %s' % (
             len(steps), as_script(setup, runner.script), str(again).replace('\n', '\n-- ')))
-    print('\nto reproduce: PG_TEST_MODEL="--seed %d --histories 1 --steps %d" make test TESTS=011_model'
-          % (history.seed, arguments.steps))
+    scenes = '' if history.scenes == list(Scenes.KINDS) else ' --scenes ' + ','.join(history.scenes)
+    print('\nto reproduce: PG_TEST_MODEL="--seed %d --histories 1 --steps %d%s" make test TESTS=011_model'
+          % (history.seed, arguments.steps, scenes))
 
 
 class Totals:
@@ -183,7 +194,7 @@ def main():
     print('seed %d' % arguments.seed, flush=True)
     totals = Totals()
     while goes_on(arguments, totals):
-        history = History(arguments.seed + totals.histories)
+        history = History(arguments.seed + totals.histories, arguments.scenes)
         totals.histories += 1
         try:
             history.generate(arguments.steps)

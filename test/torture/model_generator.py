@@ -4,16 +4,25 @@ Keys are few, so that statements meet.  Each history has weights of its own for
 the kinds of steps, some of them zero: a history that never purges, or one that
 does little else, reaches states that an even mixture does not.
 
-What is drawn depends on the seed and on the model alone, never on the server.
+What is drawn depends on the seed and on the model alone, never on the server.  In
+real time there are two exceptions, because the model takes them from the server: the
+stamp of a row that has waited, and the instant of an imported snapshot.
+Scenes (model_scenes.py) are played with single steps in between.
 """
 
-from model_steps import (Aggregate, Begin, Condition, Copy, CopyFrom, Delete, Document, Documents, Edge, End, FetchAll,
+from model_scenes import Scenes
+from model_steps import (Aggregate, Condition, Copy, CopyFrom, Delete, Document, Documents, Edge, FetchAll,
                          GetDefaultTtl, InheritingEdge, Insert, Join, Merge, MoveClock, OpenCursor, Preview,
-                         Purge, Race, Savepoint, Select, SelectFor, SetDefaultTtl, SetIndexing, Update,
-                         Vacuum)
+                         Purge, Select, SelectFor, SetDefaultTtl, SetIndexing, Update, Vacuum)
 from model_store import RC, RR, SER, TTL_MAX, Table
+from model_transactions import (Begin, CONSTRAINTS, End, EndPrepared, ExportSnapshot, ImportSnapshot, Mend, Orphan,
+                                Prepare, Release, Savepoint, SetConstraints)
+from model_waits import Pause, Race
 
 UNITS = (1000, 4000, 100000)        # seconds; real time that passes must stay below a quarter
+REAL_UNIT = 2                       # of real time, whatever its length: see model_time.py
+REAL_TTLS = (1, 1, 3600)            # the first has expired after a unit, the last does not
+REAL_STEPS = 60                     # steps that surely fit into a window of real time
 KEYS = 'abcdef'
 INVALID_TTLS = (0, -2, 1.5, '60', True, [], {}, TTL_MAX + 1)
 VERBS = ('create', 'read', 'replace', 'upsert', 'patch', 'delete', 'touch')
@@ -26,27 +35,43 @@ WEIGHTS = {
     'move_clock': 5, 'set_default_ttl': 3, 'get_default_ttl': 1, 'set_indexing': 0.1, 'preview': 1, 'edge': 1,
     'begin': 6, 'commit': 4, 'rollback': 2, 'savepoint': 3, 'rollback_to': 2, 'release': 1,
     'purge': 2, 'vacuum': 0.3,
+    'pause': 1, 'prepare': 1, 'end_prepared': 2, 'export_snapshot': 0.5, 'import_snapshot': 0.5,
+    'set_constraints': 1, 'orphan': 0.5, 'mend': 1, 'release_collection': 0.1, 'clock_back': 0.5,
+}
+
+# Single steps that belong to a kind of scene, and come and go with it.
+KIND_OF_SCENE = {
+    'pause': 'settings', 'prepare': 'prepared', 'export_snapshot': 'exported', 'import_snapshot': 'exported',
+    'set_constraints': 'constraints', 'orphan': 'constraints', 'release_collection': 'constraints',
+    'clock_back': 'clock_back',
 }
 
 
 class Generator:
     """A source of steps for one history."""
 
-    def __init__(self, random, sessions):
+    def __init__(self, random, sessions, is_real, scenes):
         self.random = random
         self.sessions = sessions
-        self.unit = random.choice(UNITS)
-        self.kinds = list(WEIGHTS)
-        self.weights = [w * random.choice((0, 0.3, 1, 1, 1, 3)) for w in WEIGHTS.values()]
-        self.focus = [random.choice((0, 1, 1, 5)) for _ in range(7)]     # on some of the tables
-        self.focus[random.randrange(7)] += 1
+        self.is_real = is_real
+        self.unit = REAL_UNIT if is_real else random.choice(UNITS)
+        self.kinds = [kind for kind in WEIGHTS if KIND_OF_SCENE.get(kind, scenes[0]) in scenes]
+        self.weights = [WEIGHTS[kind] * random.choice((0, 0.3, 1, 1, 1, 3)) for kind in self.kinds]
+        self.focus = [random.choice((0, 1, 1, 5)) for _ in range(9)]     # on some of the tables
+        self.focus[random.randrange(9)] += 1
         self.races = random.choice((0, 0.05, 0.3))
         self.keys = KEYS[:random.randint(2, len(KEYS))]
+        self.scenes = Scenes(self, scenes)
+        self.script = []                # the rest of a scene
+        # of the steps, so many are of scenes
+        self.in_scenes = random.choice((0.3, 0.7, 0.9)) if self.scenes.weights else 0
+        self.steps_since_move = 0
 
     def tables(self):
         """The collections of the history."""
         choice = self.random.choice
         parent = Table('par', self.default_ttl())
+        top = Table('top', self.default_ttl())
         return [
             Table('plain', self.default_ttl()),
             Table('uniq', self.default_ttl(), second_key=choice(('unique', 'exclude'))),
@@ -55,10 +80,34 @@ class Generator:
             Table('tie', self.default_ttl(), parent=parent, on_delete='restrict'),
             Table('parts', self.default_ttl(), partitions=3),
             Table('lazy', self.default_ttl(), indexing='lazy'),
+            top,
+            Table('late', self.default_ttl(), parent=top, on_delete='no action',
+                  deferred='constraints' in self.scenes.weights),
         ]
+
+    # without a second key, and children of no other
+    simple_tables = ('plain', 'plain', 'parts', 'top', 'lazy', 'lazy')
 
     def next(self, world):
         """A step; the model may still say that it is not sure about it."""
+        self.steps_since_move += 1
+        if self.is_real and self.steps_since_move > REAL_STEPS:
+            step = MoveClock(self.unit)
+        elif self.random.random() < self.in_scenes:
+            step = self.of_scene(world)
+        else:
+            step = self.single(world)
+        if isinstance(step, MoveClock) or any(isinstance(s, MoveClock) for s in getattr(step, 'meanwhile', ())):
+            self.steps_since_move = 0
+        return step
+
+    def of_scene(self, world):
+        """The next step of the scene that is being played, or of a new one."""
+        if not self.script:
+            self.script = self.scenes.next(world)
+        return self.script.pop(0)
+
+    def single(self, world):
         kind = self.random.choices(self.kinds, self.weights)[0]
         session = self.random.randrange(self.sessions)
         table = self.random.choices(list(world.tables.values()), self.focus)[0]
@@ -71,13 +120,26 @@ class Generator:
         """Perhaps lets a step that has to wait do so."""
         if not step.can_race or len(blocked.by) != 1 or self.random.random() >= self.races:
             return None
-        other = world.open.index(next(iter(blocked.by)))
-        return Race(step, other, self.random.choice(('COMMIT', 'ROLLBACK')))
+        other, how = next(iter(blocked.by)), self.random.choice(('COMMIT', 'ROLLBACK'))
+        if other in world.open:
+            return Race(step, End(world.open.index(other), how))
+        name = next(name for name, transaction in world.prepared.items() if transaction is other)
+        idle = [number for number, transaction in enumerate(world.open)
+                if transaction is None and number != step.session]
+        return Race(step, EndPrepared(self.random.choice(idle), name, how)) if idle else None
 
     # ---- Values ----
 
     def ttl(self):
+        if self.is_real:
+            return self.random.choice(REAL_TTLS)
         return self.unit // 2 + self.unit * self.random.randrange(4)
+
+    def shortest_ttl(self):
+        return self.unit // 2
+
+    def longest_ttl(self):
+        return REAL_TTLS[-1] if self.is_real else self.unit // 2 + self.unit * 3
 
     def default_ttl(self):
         return self.random.choice((None, -1, self.ttl(), self.ttl(), self.ttl()))
@@ -141,7 +203,7 @@ class Generator:
 
     def copy_from(self, world, session, table):
         # the keys of all rows are looked for before the first goes in: which of two waits, the model does not say
-        others = any(transaction is not None for number, transaction in enumerate(world.open) if number != session)
+        others = any(transaction is not world.open[session] for transaction in world.under_way())
         return CopyFrom(session, table.name, [self.row() for _ in range(1 if others else self.random.randint(1, 3))])
 
     def merge(self, world, session, table):
@@ -186,7 +248,7 @@ class Generator:
                          self.any_condition())
 
     def join(self, world, session, table):
-        return Join(session, self.random.choice(('kid', 'tie')))
+        return Join(session, self.random.choice(('kid', 'tie', 'late')))
 
     def select_for(self, world, session, table):
         return SelectFor(session, table.name, self.by_id(),
@@ -199,7 +261,7 @@ class Generator:
     def cursor(self, world, session, table):
         in_transaction = [number for number, transaction in enumerate(world.open) if transaction is not None]
         return OpenCursor(self.random.choice(in_transaction or [session]), table.name,
-                          self.random.choice(('c1', 'c2')))
+                          self.random.choice(('c1', 'c2')), self.random.choice(list(OpenCursor.FORMS)))
 
     def fetch(self, world, session, table):
         cursors = [(number, name) for number, transaction in enumerate(world.open) if transaction is not None
@@ -207,7 +269,15 @@ class Generator:
         return FetchAll(*self.random.choice(cursors or [(session, 'c1')]))
 
     def move_clock(self, world, session, table):
+        if self.is_real:        # it takes a second: seldom, and not after a moment
+            return MoveClock(self.unit) if self.steps_since_move > REAL_STEPS // 2 else \
+                self.select(world, session, table)
         return MoveClock(self.unit * self.random.choice((1, 1, 1, 2, 5)))
+
+    def clock_back(self, world, session, table):
+        if self.is_real:
+            return self.select(world, session, table)
+        return MoveClock(-self.unit * self.random.choice((1, 1, 2)))
 
     def set_default_ttl(self, world, session, table):
         return SetDefaultTtl(session, table.name, self.new_default_ttl())
@@ -249,3 +319,37 @@ class Generator:
 
     def vacuum(self, world, session, table):
         return Vacuum(session, table.name)
+
+    def pause(self, world, session, table):
+        others = [number for number in range(self.sessions) if number != session]
+        meanwhile = [SetDefaultTtl(self.random.choice(others), table.name, self.new_default_ttl())]
+        return Pause(session, table.name, self.random.choice(list(Pause.FORMS)), meanwhile)
+
+    def prepare(self, world, session, table):
+        return Prepare(session, self.random.choice(('p1', 'p2')))
+
+    def end_prepared(self, world, session, table):
+        idle = [number for number, transaction in enumerate(world.open) if transaction is None]
+        return EndPrepared(self.random.choice(idle or [session]), self.random.choice(('p1', 'p2')),
+                           self.random.choice(('COMMIT', 'ROLLBACK')))
+
+    def export_snapshot(self, world, session, table):
+        return ExportSnapshot(session, self.random.choice(('e1', 'e2')))
+
+    def import_snapshot(self, world, session, table):
+        return ImportSnapshot(session, self.random.choice(('e1', 'e2')))
+
+    def set_constraints(self, world, session, table):
+        return SetConstraints(session, self.random.choice((CONSTRAINTS, CONSTRAINTS[:1], CONSTRAINTS[1:])),
+                              self.random.random() < 0.5)
+
+    def orphan(self, world, session, table):
+        return Orphan(session, self.scenes.number())
+
+    def mend(self, world, session, table):
+        orphans = [(number, entry[2]) for number, transaction in enumerate(world.open) if transaction is not None
+                   for entry in transaction.deferred if entry[1] == 'orphan']
+        return Mend(*self.random.choice(orphans or [(session, 0)]))
+
+    def release_collection(self, world, session, table):
+        return Release(session, self.scenes.number())

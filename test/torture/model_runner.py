@@ -3,8 +3,9 @@
 One thread drives all sessions, so a history is a list.  A step is run in the
 model first.  What the model is not sure about is left out, and so is mostly what
 would have to wait; of the latter some are run with a short lock_timeout, which
-has to strike, and some wait indeed until the other session has ended its
-transaction (Race).  All other statements must not wait at all.
+has to strike, and some wait indeed until the other transaction has ended (Race).
+All other statements must not wait at all, but for queries that the runner itself
+stops in the middle (Pause).
 
 Each session has planner settings of its own, so that the same question is
 answered by different plans.  Beside them are two observers: one asks for all that
@@ -13,15 +14,16 @@ is visible, the other, with show_expired, for all that is on disk.
 
 import collections
 import io
-import math
-import re
 import threading
 import time
 
 import psycopg2
 
-from model_steps import Check, Copy, End, Race, in_order, of_model, of_server, shown
-from model_store import Blocked, LOCK_NOT_AVAILABLE, OutOfPlace, Refused, Unsure
+from model_steps import Check, Copy, CopyFrom, MoveClock, in_order, of_model, of_server, shown
+from model_store import Blocked, LOCK_NOT_AVAILABLE, OutOfPlace, RC, Refused, Unsure
+from model_time import OutOfTime, RealTime, Travel
+from model_transactions import End, EndPrepared, Prepare, Savepoint
+from model_waits import Pause, Race
 from model_world import World
 
 SCHEMA = 'model'
@@ -40,6 +42,8 @@ PLANS = (
     ('enable_seqscan = off', 'enable_indexscan = off', 'enable_indexonlyscan = off'),
     ('enable_indexscan = off', 'enable_bitmapscan = off', 'enable_hashjoin = off',
      'plan_cache_mode = force_custom_plan'),
+    ('parallel_setup_cost = 0', 'parallel_tuple_cost = 0', 'min_parallel_table_scan_size = 0',
+     'min_parallel_index_scan_size = 0', 'parallel_leader_participation = off', 'force_parallel_mode = on'),
 )
 
 
@@ -49,35 +53,6 @@ class Difference(Exception):
     def __init__(self, sort, text):
         super().__init__(text)
         self.sort = sort
-
-
-class OutOfTime(Exception):
-    """The history has taken so long that real time could matter."""
-
-
-class Frame:
-    """Translates the server's times to the model's."""
-
-    def __init__(self, base, unit):
-        self.base = base
-        self.unit = unit
-
-    def stamp(self, epoch):
-        return math.floor((epoch - self.base) / self.unit) * self.unit
-
-    def document(self, doc):
-        if isinstance(doc, dict):
-            doc['_ts'] = self.stamp(doc['_ts'])
-        return doc
-
-    @staticmethod
-    def purged(notices, table):
-        """How many documents CALL purge() says that it has purged."""
-        for notice in notices:
-            found = re.search(r'purged (\d+) documents? of "%s"' % table, notice)
-            if found:
-                return int(found.group(1))
-        return 0
 
 
 def connect():
@@ -102,9 +77,15 @@ class Session:
         self.offset = None
         for setting in settings:
             if setting:
-                self.cursor.execute('SET ' + setting)
+                self.cursor.execute('SET ' + self.of_version(setting))
         self.cursor.execute("SET search_path = %s; SET lock_timeout = '%s'; SET jit = off"
                             % (SCHEMA, patience))
+
+    def of_version(self, setting):
+        """A setting by its name in this version."""
+        if self.connection.server_version < 160000:
+            return setting
+        return setting.replace('force_parallel_mode', 'debug_parallel_query')
 
     def set_clock(self, clock):
         if self.offset != clock:
@@ -113,6 +94,45 @@ class Session:
 
     def close(self):
         self.connection.close()
+
+
+class InBackground:
+    """A statement that another thread runs, because it waits."""
+
+    def __init__(self, runner, step, sql):
+        self.runner = runner
+        self.step = step
+        self.sql = sql
+        self.outcome = ('nothing', None)
+        self.thread = threading.Thread(target=self.run)
+
+    def run(self):
+        self.outcome = self.runner.ask(self.step, self.sql)
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, kind, error, trace):
+        """Waits for it to end; if something else went wrong, it has to."""
+        if kind is not None:
+            try:
+                self.runner.observer.cursor.execute('SELECT pg_terminate_backend(%d)' % self.pid())
+            except psycopg2.Error:
+                pass        # the server has crashed
+        self.thread.join()
+
+    def pid(self):
+        return self.runner.sessions[self.step.session].connection.get_backend_pid()
+
+    def wait_until_it_waits(self):
+        cursor = self.runner.observer.cursor
+        while self.thread.is_alive():
+            cursor.execute('SELECT FROM pg_locks WHERE pid = %d AND NOT granted' % self.pid())
+            if cursor.rowcount:
+                return
+        self.runner.differ('no wait', 'session %s did not wait: %s\n  server: %s' % (
+            self.step.session, self.sql, describe(self.outcome)))
 
 
 def create_statements(tables):
@@ -127,7 +147,9 @@ def create_statements(tables):
         elif table.second_key == 'exclude':
             columns.append('u int, EXCLUDE (u WITH =)')
         if table.parent:
-            columns.append('par text REFERENCES %s ON DELETE %s' % (table.parent.name, table.on_delete))
+            columns.append('par text CONSTRAINT %s_par REFERENCES %s ON DELETE %s%s' % (
+                table.name, table.parent.name, table.on_delete,
+                ' DEFERRABLE INITIALLY DEFERRED' if table.deferred else ''))
         columns.append('doc jsonb NOT NULL')
         yield 'CREATE TABLE %s (%s)%s' % (table.name, ', '.join(columns),
                                           ' PARTITION BY HASH (id)' if table.partitions else '')
@@ -142,6 +164,10 @@ def create_statements(tables):
             yield 'CREATE INDEX ON %s (par)' % table.name
         else:
             yield 'CREATE INDEX ON %s USING gin (doc jsonb_path_ops)' % table.name
+        yield ('CREATE FUNCTION seen_{0}() RETURNS SETOF {0} LANGUAGE plpgsql STABLE'
+               " AS 'BEGIN RETURN QUERY SELECT * FROM {0}; END'").format(table.name)
+    yield 'CREATE TABLE up (id int PRIMARY KEY)'
+    yield 'CREATE TABLE down (id int CONSTRAINT down_par REFERENCES up DEFERRABLE INITIALLY DEFERRED)'
 
 
 def prepare_statements(world):
@@ -156,28 +182,41 @@ def prepare_statements(world):
 class Runner:
     """A world beside a server."""
 
-    def __init__(self, tables, unit, sessions, patience=PATIENCE):
+    def __init__(self, tables, unit, sessions, patience=PATIENCE, is_real=False):
         setup = Session()
-        version = setup.connection.server_version
-        self.world = World(tables, sessions, version)
+        self.observer = Session()
+        self.end_prepared()
+        self.world = World(tables, sessions, setup.connection.server_version, unit, is_real)
         for statement in create_statements(tables):
             setup.cursor.execute(statement)
         setup.close()
-        self.sessions = [Session(PLANS[i % len(PLANS)], patience) for i in range(sessions)]
+        self.sessions = [Session(PLANS[i % len(PLANS)], PATIENCE if is_real else patience)
+                         for i in range(sessions)]
         for session in self.sessions:
             for statement in prepare_statements(self.world):
                 session.cursor.execute(statement)
-        self.observer = Session()
         self.disk = Session(('ttl_docs.show_expired = on',))
-        self.started = time.monotonic()
-        self.unit = unit
-        self.observer.cursor.execute('SELECT extract(epoch FROM clock_timestamp())::float8')
-        self.frame = Frame(math.floor(self.observer.cursor.fetchone()[0]) - 2, unit)
+        ids = self.world.snapshot_ids
+        self.frame = RealTime(ids, self.server_time) if is_real else Travel(ids, self.server_time, unit)
         self.script = []        # (session, SQL) of what was run
         self.outcomes = collections.Counter()   # of the statements that were compared
         self.left_out = collections.Counter()   # why others were not run
 
+    def server_time(self):
+        self.observer.cursor.execute('SELECT extract(epoch FROM clock_timestamp())::float8')
+        return self.observer.cursor.fetchone()[0]
+
+    def end_prepared(self):
+        """Prepared transactions outlive their sessions, and would keep the tables locked."""
+        self.observer.cursor.execute('SELECT gid FROM pg_prepared_xacts WHERE database = current_database()')
+        for gid, in self.observer.cursor.fetchall():
+            self.observer.cursor.execute("ROLLBACK PREPARED '%s'" % gid)
+
     def close(self):
+        try:
+            self.end_prepared()
+        except psycopg2.Error:
+            pass        # the server has crashed
         for session in self.sessions + [self.observer, self.disk]:
             session.close()
 
@@ -188,32 +227,34 @@ class Runner:
 
         Raises Difference; or Blocked, if it would have to wait and is not a probe.
         """
-        if time.monotonic() - self.started > self.unit / 4:
-            raise OutOfTime
+        self.frame.require_time()
         if isinstance(step, Race):
             return self.race(step)
+        if isinstance(step, Pause):
+            return self.pause(step)
         if isinstance(step, Check):
             self.check_all()
             return True
-        sql = step.sql(self.world)
-        if sql is None:
+        if isinstance(step, MoveClock):
             step.run(self.world)
+            self.script += [(None, sql) for sql in self.frame.move(self.world.clock)]
             return True
+        sql = step.sql(self.world)
         failed = self.is_failed(step.session)
+        checks = self.has_deferred(step.session)
         expected = self.predict(step)
         if expected is None:
             return False
-        self.tell_clock(step, failed)
+        self.tell_clock(step, failed, checks)
         timeout = SHORT if expected == WAITS else None
         self.compare(step, expected, self.ask(step, sql, timeout))
-        if isinstance(step, End) or sql.startswith('ROLLBACK'):
-            self.sessions[step.session].offset = None
+        self.forget_clock(step)
         return True
 
     def predict(self, step):
         """What the model makes of a step; None if it is not sure."""
         try:
-            return ('answer', step.run(self.world))
+            return self.run_in_model(step)
         except Refused as refused:
             return ('error', refused.sqlstate)
         except Unsure as unsure:
@@ -226,18 +267,39 @@ class Runner:
             self.world.fail_blocked(step.session)
             return WAITS
 
+    def run_in_model(self, step):
+        """('answer', the answer), or ('one of', pairs of an instant and the answer at it)."""
+        transaction = self.world.open[step.session]
+        if transaction is None or transaction.instants is None or isinstance(step, (End, Savepoint)):
+            return ('answer', step.run(self.world))
+        if not step.only_reads:
+            raise Unsure
+        answers = []
+        for transaction.instant in transaction.instants:
+            answers.append((transaction.instant, step.run(self.world)))
+        return ('one of', answers)
+
     def is_failed(self, session):
         transaction = self.world.open[session]
         return transaction is not None and transaction.failed
 
-    def tell_clock(self, step, failed):
+    def has_deferred(self, session):
+        transaction = self.world.open[session]
+        return transaction is not None and bool(transaction.deferred)
+
+    def tell_clock(self, step, failed=False, checks=False):
         """Tells the session the time, unless its transaction has failed and it would not listen."""
         session = self.sessions[step.session]
         clock = self.world.clock
-        if failed or not step.uses_snapshot or session.offset == clock:
+        if failed or self.world.is_real or session.offset == clock or not (step.uses_snapshot or checks):
             return
         self.script.append((step.session, 'SET ttl_docs.clock_offset = %d' % clock))
         session.set_clock(clock)
+
+    def forget_clock(self, step):
+        """A transaction that ends may take back what its session was told."""
+        if isinstance(step, (End, Prepare, Savepoint)):
+            self.sessions[step.session].offset = None
 
     def ask(self, step, sql, timeout=None):
         """Runs SQL for a step, and returns ('answer', ...) or ('error', sqlstate)."""
@@ -262,22 +324,46 @@ class Runner:
 
     def compare(self, step, expected, actual):
         self.outcomes[expected[1] if expected[0] == 'error' else 'success'] += 1
+        if expected[0] == 'one of':
+            expected = self.choose_instants(step, expected[1], actual)
         if expected != actual:
             sort = [outcome[1] if outcome[0] == 'error' else outcome[0] for outcome in (expected, actual)]
-            raise Difference(sort, 'session %s: %s\n  model:  %s\n  server: %s'
-                             % (step.session, self.script[-1][1], describe(expected), describe(actual)))
+            self.differ(sort, 'session %s: %s\n  model:  %s\n  server: %s'
+                        % (step.session, self.script[-1][1], describe(expected), describe(actual)))
+        self.frame.require_time()
+
+    def choose_instants(self, step, answers, actual):
+        """Of the instants that a transaction may have, those that fit the answer stay."""
+        fitting = [(instant, answer) for instant, answer in answers if ('answer', answer) == actual]
+        transaction = self.world.open[step.session]
+        transaction.instants = [instant for instant, _ in fitting or answers]
+        transaction.instant = transaction.instants[0]
+        if len(transaction.instants) == 1:
+            transaction.instants = None
+        return ('answer', (fitting or answers)[0][1])
+
+    def differ(self, sort, text):
+        """A difference, unless time has run out: then it need not be one."""
+        self.frame.require_time()
+        raise Difference(sort, text)
 
     # ---- A step that waits ----
 
     def race(self, race):
-        """Lets a statement wait for another session.  Left out unless the model says that it waits."""
-        other = self.world.open[race.other]
-        if other is None or race.other == race.session or self.is_failed(race.session):
+        """Lets a statement wait for another transaction.  Left out unless the model says that it waits."""
+        other = race.other(self.world)
+        transaction = self.world.open[race.session]
+        if other is None or race.session in race.ending.sessions() or other.deferred or \
+                self.is_failed(race.session) or (transaction is not None and transaction.instants is not None):
             return False
         blocked = self.world.blocks(race.session, lambda t: race.step.work(self.world, t))
         if blocked is None or blocked.by != {other} or blocked.what == 'table' or \
-                (race.how == 'COMMIT' and self.goes_on_unsure(race, blocked)):
+                (race.ending.how == 'COMMIT' and self.goes_on_unsure(race, blocked)):
             return False
+        if isinstance(race.ending, EndPrepared) and self.world.open[race.ending.session] is not None:
+            return False
+        if race.meanwhile:
+            return self.can_wait_long(race, other) and self.wait_meanwhile(race)
         return self.wait_and_end(race)
 
     def goes_on_unsure(self, race, blocked):
@@ -288,7 +374,7 @@ class Runner:
 
     def wait_and_end(self, race):
         """The model says that the statement waits: so let it."""
-        self.tell_clock(race, False)
+        self.tell_clock(race)
         sql = race.sql(self.world)
         try:
             expected = ('answer', race.run(self.world))
@@ -297,28 +383,112 @@ class Runner:
         except (Blocked, Unsure):
             # the other session has ended in the model; what waits is not run
             self.left_out['unsure'] += 1
-            self.compare(race.end(), ('answer', None), self.ask(race.end(), race.how))
-            self.sessions[race.other].offset = None
+            self.end_blocker(race)
             return True
-        outcome = []
-        waiting = threading.Thread(target=lambda: outcome.append(self.ask(race, sql)))
-        waiting.start()
-        self.wait_until_it_waits(race, waiting)
-        self.compare(race.end(), ('answer', None), self.ask(race.end(), race.how))
-        self.sessions[race.other].offset = None
-        waiting.join()
+        with InBackground(self, race, sql) as waiting:
+            waiting.wait_until_it_waits()
+            self.end_blocker(race)
         self.outcomes['wait'] += 1
         self.script.append((race.session, '-- goes on'))
-        self.compare(race, expected, outcome[0] if outcome else ('nothing', None))
+        self.compare(race, expected, waiting.outcome)
         return True
 
-    def wait_until_it_waits(self, race, waiting):
-        pid = self.sessions[race.session].connection.get_backend_pid()
-        while waiting.is_alive():
-            self.observer.cursor.execute('SELECT FROM pg_locks WHERE pid = %d AND NOT granted' % pid)
-            if self.observer.cursor.rowcount:
-                return
-        raise Difference('no wait', 'session %s did not wait: %s' % (race.session, race.sql(self.world)))
+    def end_blocker(self, race):
+        """Ends the other transaction on the server; in the model it has ended."""
+        self.compare(race.ending, ('answer', None), self.ask(race.ending, race.ending.sql(self.world)))
+        self.forget_clock(race.ending)
+
+    # ---- A step that waits while others go on ----
+
+    def can_wait_long(self, race, other):
+        """Is it clear what becomes of a statement if time passes while it waits?
+
+        Only of an INSERT of one row whose key nobody has but the other transaction, which
+        rolls back.
+        """
+        rows = getattr(race.step, 'rows', ())
+        table = self.world.tables[race.table]
+        if self.world.is_real and self.world.open[race.session] is not None:
+            return False        # the stamp is read when it has committed
+        return len(rows) == 1 and race.ending.how == 'ROLLBACK' and not table.second_key and not table.parent and \
+            not any(v.values['id'] == rows[0]['id'] and v.xmin is not other and
+                    (v.xmax is None or v.xmax.number is None) for v in table.versions)
+
+    def wait_meanwhile(self, race):
+        """Other sessions go on, and the clock moves, before the wait ends."""
+        self.tell_clock(race)
+        clock = self.world.clock
+        with InBackground(self, race, race.sql(self.world)) as waiting:
+            def late_end():
+                waiting.wait_until_it_waits()
+                self.run_meanwhile(race)
+                race.ending.run(self.world)
+                self.end_blocker(race)
+
+            def work(transaction):
+                # its session has not heard that the clock has moved
+                with self.world.at_clock(clock):
+                    return race.step.work(self.world, transaction)
+            try:
+                expected = ('answer', self.world.execute(race.session, work, late_end))
+            except Refused as refused:
+                expected = ('error', refused.sqlstate)
+            except (Blocked, Unsure):
+                raise OutOfTime from None       # the model cannot go on
+        self.outcomes['long wait'] += 1
+        self.script.append((race.session, '-- goes on'))
+        if self.world.is_real and waiting.outcome[0] == expected[0] == 'answer':
+            expected = self.with_stamp_of_server(race, clock, expected)
+        self.compare(race, expected, waiting.outcome)
+        return True
+
+    def with_stamp_of_server(self, race, clock, expected):
+        """A row that has waited may have been stamped before or after it did; both are its write."""
+        ident = race.step.rows[0]['id']
+        version = [v for v in self.world.tables[race.table].versions if v.values['id'] == ident][-1]
+        self.disk.cursor.execute("SELECT extract(epoch FROM _ts)::float8 FROM %s WHERE id = '%s'" % (race.table, ident))
+        stamp = self.frame.stamp(self.disk.cursor.fetchone()[0])
+        if stamp not in (clock, self.world.clock):
+            self.differ('stamp', 'the stamp of "%s" in %s is %d' % (ident, race.table, stamp))
+        version.ts = version.shown_ts = stamp
+        if isinstance(race.step, CopyFrom):
+            return expected
+        return ('answer', of_model(self.world.tables[race.table], [version]))
+
+    def run_meanwhile(self, waiting):
+        """The steps of other sessions during a wait; those that would wait themselves are left out."""
+        for step in waiting.meanwhile:
+            if waiting.session in step.sessions():
+                continue
+            try:
+                self.step(step)
+            except Blocked:
+                pass
+
+    def pause(self, pause):
+        """Stops a query between its scans, lets others go on, and lets it go on."""
+        self.world.pauses += 1
+        sql = pause.sql(self.world)
+        implicit = self.world.open[pause.session] is None
+        if implicit:
+            self.world.begin(pause.session, RC)     # for its locks
+        try:
+            expected = self.predict(pause)
+            if expected is None or expected[0] == 'error':
+                return False
+            self.tell_clock(pause)
+            self.observer.cursor.execute('SELECT pg_advisory_lock(%d)' % self.world.pauses)
+            with InBackground(self, pause, sql) as waiting:
+                waiting.wait_until_it_waits()
+                self.run_meanwhile(pause)
+                self.observer.cursor.execute('SELECT pg_advisory_unlock_all()')
+        finally:
+            if implicit:
+                self.world.commit(pause.session)
+        self.outcomes['pause'] += 1
+        self.script.append((pause.session, '-- goes on'))
+        self.compare(pause, expected, waiting.outcome)
+        return True
 
     # ---- Everything ----
 
@@ -340,7 +510,7 @@ class Runner:
 
     def content(self, session, tables, judgements):
         """The rows of all tables in one query: the name, two judgements, and what the table shows."""
-        session.set_clock(self.world.clock)
+        session.set_clock(0 if self.world.is_real else self.world.clock)
         session.cursor.execute(' UNION ALL '.join(
             "SELECT '{0}', {1}, ARRAY[{2}], {3} FROM {0}".format(
                 table.name, ', '.join(judgements).format(table.name),
@@ -349,7 +519,7 @@ class Runner:
         rows = session.cursor.fetchall()
         for row in rows:
             if row[1] or row[2]:
-                raise Difference('judgement', 'visible, but not by is_expired() or expires_at(): %s' % (row,))
+                self.differ('judgement', 'visible, but not by is_expired() or expires_at(): %s' % (row,))
         return rows
 
     def compare_content(self, what, table, versions, rows):
@@ -359,7 +529,7 @@ class Runner:
         actual = of_server([tuple(row[3]) + row[4:] for row in rows if row[0] == table.name], self.frame)
         if expected == actual:
             return
-        raise Difference(what, '%s in %s at %d\n  only model:  %s\n  only server: %s' % (
+        self.differ(what, '%s in %s at %d\n  only model:  %s\n  only server: %s' % (
             what, table.name, self.world.clock, [r for r in expected if r not in actual],
             [r for r in actual if r not in expected]))
 

@@ -7,12 +7,14 @@ history can be run again, and parts of it can be left out.
 
 Documents come back as tuples of the columns, of the stamp as the model's clock
 would give it, and of _ttl.
+
+model_transactions.py has the steps of transactions, model_waits.py those that wait.
 """
 
 import base64
 import json
 
-from model_store import (KEY_SHARE, NO_DATA_FOUND, NO_KEY_UPDATE, OutOfPlace, Refused, SHARE, UPDATE, Unsure)
+from model_store import (Cursor, KEY_SHARE, NO_DATA_FOUND, NO_KEY_UPDATE, OutOfPlace, Refused, SHARE, UPDATE, Unsure)
 
 ROW_LOCKS = {'KEY SHARE': KEY_SHARE, 'SHARE': SHARE, 'NO KEY UPDATE': NO_KEY_UPDATE, 'UPDATE': UPDATE}
 
@@ -43,7 +45,7 @@ def shown(table):
 
 def of_model(table, versions):
     """Versions as the rows of an answer."""
-    return in_order(tuple(v.values[c] for c in table.columns()) + (v.ts, v.ttl) for v in versions)
+    return in_order(tuple(v.values[c] for c in table.columns()) + (v.shown_ts, v.ttl) for v in versions)
 
 
 def of_server(rows, frame):
@@ -56,9 +58,10 @@ def in_order(rows):
     return sorted(rows, key=lambda row: json.dumps(row, sort_keys=True))
 
 
-def returned_document(version):
+def returned_document(version, world):
     """A document as the document functions return it."""
-    return dict(version.values['doc'], id=version.values['id'], _ts=version.ts)
+    doc = dict(version.values['doc'], id=version.values['id'])
+    return doc if world.is_real else dict(doc, _ts=version.shown_ts)
 
 
 class Condition:
@@ -89,6 +92,7 @@ class Step:
     can_race = False        # the model knows what it does after a wait
     probe = False           # to be run, with a short lock_timeout, also if it has to wait
     uses_snapshot = True
+    only_reads = False      # the answer depends on the snapshot and its instant alone
 
     def __init__(self, session, table=None):
         self.session = session
@@ -121,54 +125,7 @@ class Step:
             self.session = target
 
 
-# ---- Transactions and time ----
-
-class Begin(Step):
-    uses_snapshot = False
-
-    def __init__(self, session, level):
-        super().__init__(session)
-        self.level = level
-
-    def sql(self, world):
-        return 'BEGIN ISOLATION LEVEL ' + self.level
-
-    def run(self, world):
-        world.begin(self.session, self.level)
-
-
-class End(Step):
-    uses_snapshot = False
-
-    def __init__(self, session, how):
-        super().__init__(session)
-        self.how = how
-
-    def sql(self, world):
-        return self.how
-
-    def run(self, world):
-        if self.how == 'COMMIT':
-            world.commit(self.session)
-        else:
-            world.rollback(self.session)
-
-
-class Savepoint(Step):
-    uses_snapshot = False
-
-    def __init__(self, session, verb, name):
-        super().__init__(session)
-        self.verb = verb
-        self.name = name
-
-    def sql(self, world):
-        return '%s %s' % (self.verb, self.name)
-
-    def run(self, world):
-        {'SAVEPOINT': world.savepoint, 'ROLLBACK TO SAVEPOINT': world.rollback_to,
-         'RELEASE SAVEPOINT': world.release}[self.verb](self.session, self.name)
-
+# ---- Time ----
 
 class MoveClock(Step):
     """Moves the clock of all sessions.  The runner tells them when they do something next."""
@@ -189,6 +146,8 @@ class MoveClock(Step):
 class Select(Step):
     """All columns of what matches, by one of several roads."""
 
+    only_reads = True
+
     FORMS = {
         'plain': 'SELECT {columns} FROM {table} WHERE {condition}',
         # each place where a row can be, so that those of expired ones are among them
@@ -200,6 +159,8 @@ class Select(Step):
         'by range of tids': "SELECT {columns} FROM {table} WHERE ctid >= '(0,0)' AND {condition}",
         'twice': 'SELECT {columns} FROM {table} WHERE id IN (SELECT id FROM {table}) AND {condition}',
         'cte': 'WITH d AS MATERIALIZED (SELECT * FROM {table}) SELECT {columns} FROM d WHERE {condition}',
+        'judged': "SELECT {columns} FROM {table} WHERE NOT ttl_docs.is_expired('{table}', _ts, _ttl)"
+                  " AND ttl_docs.expires_at('{table}', _ts, _ttl) > ttl_docs.now() AND {condition}",
         'sample': 'SELECT {columns} FROM {table} TABLESAMPLE SYSTEM (100) WHERE {condition}',
     }
 
@@ -233,6 +194,8 @@ def has_duplicates(versions):
 class Aggregate(Step):
     """A number of documents, the greatest id."""
 
+    only_reads = True
+
     def __init__(self, session, table, function, condition):
         super().__init__(session, table)
         self.function = function
@@ -253,6 +216,8 @@ class Aggregate(Step):
 
 class Join(Step):
     """Children with their parents, if they are there."""
+
+    only_reads = True
 
     def sql(self, world):
         return 'SELECT c.id, p.id FROM %s AS c LEFT JOIN %s AS p ON p.id = c.par' % (
@@ -297,6 +262,8 @@ class SelectFor(Step):
 class Copy(Step):
     """COPY TO; the runner reads its lines."""
 
+    only_reads = True
+
     def sql(self, world):
         return 'COPY %s (id) TO STDOUT' % self.table
 
@@ -305,47 +272,67 @@ class Copy(Step):
 
 
 class OpenCursor(Step):
-    """A cursor keeps what it saw when it was opened.  The first row is fetched at once."""
+    """A cursor keeps what it saw when it was opened, whichever of its scans has begun by then.
 
-    def __init__(self, session, table, name):
+    The form "ordered" fetches its first row at once, and "unread" none.  The others read the
+    table twice, and move to the first row, so that the second scan begins later.  They are read
+    from the beginning each time.
+    """
+
+    FORMS = {
+        'ordered': 'DECLARE {name} CURSOR FOR SELECT {columns} FROM {table} ORDER BY id; FETCH 1 FROM {name}',
+        'unread': 'DECLARE {name} CURSOR FOR SELECT {columns} FROM {table}',
+        'union': 'DECLARE {name} SCROLL CURSOR FOR SELECT {columns} FROM {table}'
+                 ' UNION ALL SELECT {columns} FROM {table}; MOVE 1 IN {name}',
+        'join': 'DECLARE {name} SCROLL CURSOR FOR SELECT {columns} FROM {table}'
+                ' JOIN (SELECT id AS other FROM {table} OFFSET 0) AS d ON other = id; MOVE 1 IN {name}',
+    }
+
+    def __init__(self, session, table, name, form):
         super().__init__(session, table)
         self.name = name
+        self.form = form
 
     def sql(self, world):
-        return 'DECLARE %s CURSOR FOR SELECT %s FROM %s ORDER BY id; FETCH 1 FROM %s' % (
-            self.name, shown(self.of(world)), self.table, self.name)
+        return self.FORMS[self.form].format(name=self.name, columns=shown(self.of(world)), table=self.table)
 
     def work(self, world, transaction):
         if transaction.implicit or self.name in transaction.cursors:
             raise OutOfPlace
         table = self.of(world)
         rows = sorted(world.select(transaction, table), key=lambda v: v.values['id'])
-        if len({v.values['id'] for v in rows}) < len(rows):
+        if has_duplicates(rows):
             raise Unsure        # an old snapshot can see a deleted row beside its own new one: which is first?
-        transaction.cursors[self.name] = (table, rows[1:])
+        first = 1 if self.form == 'ordered' else 0
+        transaction.cursors[self.name] = Cursor(table, rows[first:] * (2 if self.form == 'union' else 1),
+                                                self.form in ('union', 'join'))
         transaction.note(lambda: transaction.cursors.pop(self.name))
-        return of_model(table, rows[:1])
+        return of_model(table, rows[:first])
 
     def answer(self, cursor, frame):
-        return of_server(cursor.fetchall(), frame)
+        return of_server(cursor.fetchall(), frame) if self.form == 'ordered' else []
 
 
 class FetchAll(Step):
-    """The rest of a cursor."""
+    """The rest of a cursor, or all of it again."""
 
     def __init__(self, session, name):
         super().__init__(session)
         self.name = name
 
     def sql(self, world):
-        return 'FETCH ALL FROM ' + self.name
+        transaction = world.open[self.session]
+        cursor = transaction and transaction.cursors.get(self.name)
+        again = 'MOVE ABSOLUTE 0 IN %s; ' % self.name if cursor and cursor.scrolls else ''
+        return again + 'FETCH ALL FROM ' + self.name
 
     def work(self, world, transaction):
         if self.name not in transaction.cursors:
             raise OutOfPlace
-        table, rows = transaction.cursors[self.name]
-        transaction.cursors[self.name] = (table, [])
-        return of_model(table, rows)
+        cursor = transaction.cursors[self.name]
+        if not cursor.scrolls:
+            transaction.cursors[self.name] = cursor._replace(rows=[])
+        return of_model(cursor.table, cursor.rows)
 
     def answer(self, cursor, frame):
         return of_server(cursor.fetchall(), frame)
@@ -498,7 +485,7 @@ class Document(Step):
             raise Refused(NO_DATA_FOUND)
         if has_duplicates(made):
             raise Unsure        # which of them is not said
-        return returned_document(made[0])
+        return returned_document(made[0], world)
 
     def new_row(self):
         return {'id': self.ident, 'n': 0, 'u': None, 'par': None, 'doc': self.with_id()}
@@ -544,7 +531,7 @@ class Documents(Step):
 
     def work(self, world, transaction):
         found = world.select(transaction, self.of(world), Condition('doc', self.wanted))
-        return in_order(sorted(returned_document(v).items()) for v in found)
+        return in_order(sorted(returned_document(v, world).items()) for v in found)
 
     def answer(self, cursor, frame):
         return in_order(sorted(frame.document(row[0]).items()) for row in cursor.fetchall())
@@ -572,6 +559,8 @@ class GetDefaultTtl(Step):
         table = self.of(world)
         if any(t is not transaction and 'access exclusive' in modes for t, modes in table.locks.items()):
             raise Unsure
+        if world.has_changed_since(table, transaction):
+            raise Unsure        # whether it tells the last one or that of the snapshot is not said
         return world.default_ttl(table, transaction)
 
     def answer(self, cursor, frame):
@@ -621,7 +610,8 @@ class Edge(Step):
 
     def work(self, world, transaction):
         table = self.of(world)
-        if transaction.keeps_snapshot or any(t is not transaction for t in table.locks):
+        if transaction.keeps_snapshot or any(t is not transaction for t in table.locks) or \
+                world.settings(table, transaction).due_floor > world.clock:
             raise Unsure        # a change of the DefaultTTL may have made final what is due since
         return (world.default_ttl(table, transaction) is not None, False)
 
@@ -640,6 +630,8 @@ class InheritingEdge(Step):
         default_ttl = world.default_ttl(self.of(world), transaction)
         if default_ttl == -1:
             raise OutOfPlace
+        if world.has_changed_since(self.of(world), transaction):
+            raise Unsure
         return None if default_ttl is None else True
 
     def answer(self, cursor, frame):
@@ -656,7 +648,7 @@ class Purge(Step):
         if transaction.keeps_snapshot and (self.table is None or self.of(world).children):
             raise Unsure        # a cascade may meet rows that are newer than the snapshot
         tables = list(world.tables.values()) if self.table is None else [self.of(world)]
-        if any(used in tables for used, _ in transaction.cursors.values()):
+        if any(table in tables for table in transaction.tables_of_cursors()):
             raise Unsure
         counts = world.purge(transaction, tables)
         # of several tables, which one counts a child that both could delete is open
@@ -686,37 +678,3 @@ class Check(Step):
 
     def __init__(self):
         super().__init__(None)
-
-
-# ---- A statement that waits ----
-
-class Race(Step):
-    """A statement that has to wait for another session, which then ends its transaction."""
-
-    def __init__(self, step, other, how):
-        super().__init__(step.session, step.table)
-        self.step = step
-        self.other = other
-        self.how = how
-
-    def sql(self, world):
-        return self.step.sql(world)
-
-    def end(self):
-        return End(self.other, self.how)
-
-    def sessions(self):
-        return [self.session, self.other]
-
-    def move(self, source, target):
-        super().move(source, target)
-        self.step.move(source, target)
-        if self.other == source:
-            self.other = target
-
-    def run(self, world):
-        return world.execute(self.session, lambda transaction: self.step.work(world, transaction),
-                             late_end=lambda: self.end().run(world))
-
-    def answer(self, cursor, frame):
-        return self.step.answer(cursor, frame)

@@ -5,6 +5,9 @@ deleted it (xmax), what came after it.  A transaction that commits gets a number
 a snapshot is such a number.  What is not committed is undone from a log, to a
 savepoint or to the beginning, so there are no aborted versions.
 
+Settings have versions, too: each change has the number of the commit that made
+it.  A query goes by the settings of its snapshot, a write by the last ones.
+
 Locks are kept as far as needed to tell whether a statement has to wait: row
 locks of the four strengths, and table locks.  A statement ends in one of these:
 
@@ -15,6 +18,10 @@ locks of the four strengths, and table locks.  A statement ends in one of these:
 
 model_world.py says what statements do to all this.
 """
+
+import collections
+import contextlib
+import math
 
 RC, RR, SER = 'READ COMMITTED', 'REPEATABLE READ', 'SERIALIZABLE'
 
@@ -52,6 +59,10 @@ OBJECT_IN_USE = '55006'
 
 TTL_MAX = 2147483647
 INVALID_TTL = 0         # what the column _ttl has for one that is not valid
+
+# The settings of a collection.  The floors are for a clock that has gone back: a new
+# document must not be dead by a change that was made when the clock was ahead.
+Settings = collections.namedtuple('Settings', 'default_ttl written_floor due_floor')
 
 
 class Refused(Exception):
@@ -93,20 +104,26 @@ class Table:
     """A collection: its shape, its setting, and all versions that anybody can still reach."""
 
     def __init__(self, name, default_ttl, indexing='consistent', second_key=None, parent=None,
-                 on_delete=None, partitions=0):
+                 on_delete=None, deferred=False, partitions=0):
         self.name = name
-        self.default_ttl = default_ttl      # as committed
-        self.pending = None                 # (transaction, default_ttl) before it commits
+        # (number of the commit, settings), the last one last
+        self.committed = [(0, Settings(default_ttl, -math.inf, -math.inf))]
+        self.pending = None                 # (transaction, settings) before it commits
         self.indexing = indexing
         self.second_key = second_key        # None, 'unique' or 'exclude': the column u
         self.parent = parent                # the table that the column par refers to
-        self.on_delete = on_delete          # 'cascade' or 'restrict'
+        self.on_delete = on_delete          # 'cascade', 'restrict' or 'no action'
+        self.deferred = deferred            # that foreign key is, unless SET CONSTRAINTS says otherwise
         self.partitions = partitions
         self.children = []
         self.versions = []
         self.locks = {}                     # transaction -> set of table locks
         if parent is not None:
             parent.children.append(self)
+
+    @property
+    def default_ttl(self):
+        return self.committed[-1][1].default_ttl
 
     def keys(self):
         """The columns with a unique or exclusion constraint, in the order core checks them."""
@@ -139,40 +156,49 @@ class Row:
 class Version:
     """A row version."""
 
-    __slots__ = ('row', 'values', 'ts', 'ttl', 'xmin', 'xmax', 'next', 'moved', 'key_changed', 'dead')
+    __slots__ = ('row', 'values', 'ts', 'shown_ts', 'ttl', 'xmin', 'xmax', 'next', 'moved', 'key_changed',
+                 'dead_by')
 
-    def __init__(self, row, values, ts, xmin):
+    def __init__(self, row, values, ts, shown_ts, xmin):
         self.row = row
         self.values = values
         self.ts = ts
+        self.shown_ts = shown_ts    # what answers are compared with
         self.ttl = document_ttl(values['doc'])
         self.xmin = xmin
         self.xmax = None
         self.next = None
         self.moved = False      # perhaps to another partition
         self.key_changed = False    # when it ended; core goes by the lock that was held
-        self.dead = False       # had expired when the DefaultTTL changed
+        self.dead_by = None     # the transaction that changed the DefaultTTL after it had expired
 
 
 class Transaction:
     """A transaction: its snapshot, its instant, and how to undo it."""
 
-    def __init__(self, level, implicit=False):
+    def __init__(self, level, implicit=False, started=None):
         self.level = level
         self.implicit = implicit
+        self.started = started  # the clock at its BEGIN
         self.snapshot = None
         self.instant = None
         self.number = None      # when it committed
         self.failed = False
         self.log = []           # functions that undo, or (release, undo) pairs
         self.savepoints = []    # (name, length of the log)
-        self.cursors = {}       # name -> (table, rows)
+        self.cursors = {}       # name -> Cursor
         self.unsure_locks = set()
-        self.known_ttls = {}    # table -> DefaultTTL, while a statement goes by those of its start
+        self.known = {}         # table -> settings, while a statement goes by those of its start
+        self.instants = None    # of an imported snapshot: those that it may have
+        self.immediate = set()  # constraints that SET CONSTRAINTS has made immediate
+        self.deferred = []      # checks that are left for the end: (constraint, kind, subject)
 
     @property
     def keeps_snapshot(self):
         return self.level != RC
+
+    def tables_of_cursors(self):
+        return [cursor.table for cursor in self.cursors.values()]
 
     def note(self, undo):
         self.log.append(undo)
@@ -182,12 +208,26 @@ class Transaction:
             self.log.pop()()
 
 
+# An open cursor: what FETCH ALL returns, and whether it begins anew each time.
+Cursor = collections.namedtuple('Cursor', 'table rows scrolls')
+
+# A snapshot that a transaction has exported, and the clock at that moment.
+Exported = collections.namedtuple('Exported', 'transaction snapshot instant')
+
+
 class Store:
     """Tables, the transactions of sessions, the clock."""
 
-    def __init__(self, tables, sessions, server_version):
+    def __init__(self, tables, sessions, server_version, unit, is_real):
         self.tables = {table.name: table for table in tables}
         self.open = [None] * sessions       # the open transaction of each session
+        self.prepared = {}                  # name -> transaction
+        self.exported = {}                  # name -> Exported
+        self.snapshot_ids = {}              # name -> what the server calls it
+        self.loose = {}                     # number -> Loose (model_adoption.py)
+        self.pauses = 0                     # so many queries have waited for the runner
+        self.unit = unit
+        self.is_real = is_real              # the clock is that of the server (model_time.py)
         self.clock = 0
         self.number = 0                     # of the last commit
         self.restrict_violation = RESTRICT_VIOLATION if server_version >= 180000 else FOREIGN_KEY_VIOLATION
@@ -197,17 +237,57 @@ class Store:
     def begin(self, session, level):
         if self.open[session] is not None:
             raise OutOfPlace
-        if level == SER and any(t is not None and t.level == SER for t in self.open):
+        if level == SER and any(t.level == SER for t in self.under_way()):
             raise Unsure        # two of them could fail for each other's sake
-        self.open[session] = Transaction(level)
+        self.open[session] = Transaction(level, started=self.clock)
+
+    def under_way(self):
+        """All transactions that have neither committed nor rolled back."""
+        return [t for t in self.open if t is not None] + list(self.prepared.values())
 
     def commit(self, session):
+        transaction = self.finish(session)
+        if transaction is not None:
+            self.make_permanent(transaction)
+
+    def finish(self, session):
+        """Ends the part of the session in a transaction; None if there is nothing to commit."""
         transaction = self.require_open(session)
+        mark = len(transaction.log)
+        try:
+            if not transaction.failed:
+                self.check_deferred(transaction)
+        except Refused:
+            self.open[session] = None
+            self.roll_back(transaction)
+            raise
+        except (Blocked, Unsure):
+            transaction.undo_to(mark)
+            raise
         self.open[session] = None
         if transaction.failed:
             self.roll_back(transaction)
-        else:
+            return None
+        return transaction
+
+    def check_deferred(self, transaction, constraints=None):
+        raise NotImplementedError
+
+    def prepare(self, session, name):
+        if name in self.prepared or any(e.transaction is self.open[session] for e in self.exported.values()):
+            raise OutOfPlace
+        transaction = self.finish(session)
+        if transaction is not None:
+            self.prepared[name] = transaction
+
+    def end_prepared(self, session, name, how):
+        if name not in self.prepared or self.open[session] is not None:
+            raise OutOfPlace
+        transaction = self.prepared.pop(name)
+        if how == 'COMMIT':
             self.make_permanent(transaction)
+        else:
+            self.roll_back(transaction)
 
     def rollback(self, session):
         transaction = self.require_open(session)
@@ -250,7 +330,7 @@ class Store:
         transaction.number = self.number
         for table in self.tables.values():
             if table.pending is not None and table.pending[0] is transaction:
-                table.default_ttl = table.pending[1]
+                table.committed.append((self.number, table.pending[1]))
                 table.pending = None
         transaction.log = []
         self.release_locks(transaction)
@@ -272,15 +352,16 @@ class Store:
 
     def forget_unreachable(self):
         """Drops versions that no snapshot, present or future, can see."""
-        oldest = min([t.snapshot for t in self.open if t is not None and t.snapshot is not None],
-                     default=self.number)
+        self.exported = {name: e for name, e in self.exported.items() if e.transaction in self.open}
+        oldest = min([t.snapshot for t in self.open if t is not None and t.snapshot is not None] +
+                     [e.snapshot for e in self.exported.values()], default=self.number)
         for table in self.tables.values():
             table.versions = [v for v in table.versions
                               if v.xmax is None or v.xmax.number is None or v.xmax.number > oldest]
 
     # ---- Running a statement ----
 
-    def execute(self, session, statement, late_end=None):
+    def execute(self, session, statement, late_end=None, takes_snapshot=True):
         """Runs a statement, a function of a transaction, and returns its result.
 
         late_end is called between its snapshot and its work: what another session
@@ -292,12 +373,15 @@ class Store:
             raise Refused(IN_FAILED_TRANSACTION)
         mark = len(transaction.log)
         had_snapshot = transaction.snapshot, transaction.instant
-        self.take_snapshot(transaction)
+        if takes_snapshot:
+            self.take_snapshot(transaction)
         if late_end is not None:
-            transaction.known_ttls = {t: t.default_ttl for t in self.tables.values()}
+            transaction.known = {t: t.committed[-1][1] for t in self.tables.values()}
             late_end()
         try:
             result = statement(transaction)
+            if transaction.implicit:
+                self.check_deferred(transaction)
         except Refused:
             transaction.undo_to(mark)
             if not transaction.implicit:
@@ -312,7 +396,7 @@ class Store:
                 self.make_permanent(transaction)
             return result
         finally:
-            transaction.known_ttls = {}
+            transaction.known = {}
             if transaction.implicit:
                 self.release_locks(transaction)
 
@@ -348,6 +432,15 @@ class Store:
             self.take_snapshot(transaction)
             self.fail(transaction)
 
+    @contextlib.contextmanager
+    def at_clock(self, clock):
+        """For what happens in a session whose clock is another one."""
+        now, self.clock = self.clock, clock
+        try:
+            yield
+        finally:
+            self.clock = now
+
     def take_snapshot(self, transaction):
         if transaction.snapshot is None or not transaction.keeps_snapshot:
             transaction.snapshot = self.number
@@ -365,33 +458,60 @@ class Store:
                      self.has_happened(version.xmax, transaction, snapshot)))
 
     @staticmethod
-    def default_ttl(table, transaction):
+    def settings(table, transaction):
+        """The settings that judge a write: the transaction's own, or those that were committed last."""
         if table.pending is not None and table.pending[0] is transaction:
             return table.pending[1]
-        return transaction.known_ttls.get(table, table.default_ttl)
+        return transaction.known.get(table, table.committed[-1][1])
 
-    def is_expired(self, table, version, transaction, instant):
-        default_ttl = self.default_ttl(table, transaction)
-        if version.dead:
-            return True
-        if default_ttl is None:
+    def default_ttl(self, table, transaction):
+        return self.settings(table, transaction).default_ttl
+
+    @staticmethod
+    def has_changed_since(table, transaction):
+        """Has another transaction changed the settings since the snapshot?"""
+        return table.committed[-1][0] > transaction.snapshot
+
+    def settings_of_query(self, table, transaction):
+        """The settings that judge a query: those in force at its snapshot, or the transaction's own."""
+        if table.pending is not None and table.pending[0] is transaction:
+            if self.has_changed_since(table, transaction):
+                raise Unsure        # its own change is one of settings that its snapshot does not know
+            return table.pending[1]
+        return next(s for number, s in reversed(table.committed) if number <= transaction.snapshot)
+
+    @staticmethod
+    def is_over(version, settings, instant):
+        if settings.default_ttl is None:
             return False
-        ttl = default_ttl if version.ttl is None else version.ttl
+        ttl = settings.default_ttl if version.ttl is None else version.ttl
         return ttl > 0 and version.ts + ttl <= instant
+
+    def is_expired(self, table, version, transaction):
+        """To a write, a foreign key or the purge: at the clock."""
+        return version.dead_by is not None or \
+            self.is_over(version, self.settings(table, transaction), self.clock)
+
+    def is_expired_to_query(self, table, version, transaction):
+        """To a query: at its instant, by the settings of its snapshot."""
+        settings = self.settings_of_query(table, transaction)
+        return (version.dead_by is not None and
+                self.has_happened(version.dead_by, transaction, transaction.snapshot)) or \
+            self.is_over(version, settings, transaction.instant)
 
     def is_expired_to_check(self, table, version, transaction):
         """To the query of a foreign key, which begins when it is its turn: by what is set then."""
-        known, transaction.known_ttls = transaction.known_ttls, {}
+        known, transaction.known = transaction.known, {}
         try:
-            return self.is_expired(table, version, transaction, self.clock)
+            return self.is_expired(table, version, transaction)
         finally:
-            transaction.known_ttls = known
+            transaction.known = known
 
     def visible(self, table, transaction, matches=None):
         """The versions that a query of the transaction sees."""
         return [v for v in table.versions
                 if self.is_visible(v, transaction, transaction.snapshot) and
-                not self.is_expired(table, v, transaction, transaction.instant) and
+                not self.is_expired_to_query(table, v, transaction) and
                 (matches is None or matches(v.values))]
 
     def latest(self, table, transaction, column, value):
@@ -458,7 +578,7 @@ class Store:
             if version.moved:
                 raise Unsure
             version = version.next
-        if version is None or self.is_expired(table, version, transaction, transaction.instant) or \
+        if version is None or self.is_expired_to_query(table, version, transaction) or \
                 (matches is not None and not matches(version.values)):
             return None
         return version
@@ -480,8 +600,18 @@ class Store:
 
     # ---- Changing versions ----
 
+    def stamp(self, transaction, table, ttl):
+        """The stamp of a new document: the clock, or the first moment at which no floor makes it dead."""
+        settings = self.settings(table, transaction)
+        if ttl is None:
+            return max(self.clock, settings.written_floor)
+        if ttl > 0 and self.clock + ttl <= settings.due_floor:
+            return settings.due_floor - ttl
+        return self.clock
+
     def add_version(self, transaction, table, values, old=None):
-        new = Version(Row() if old is None else old.row, values, self.clock, transaction)
+        ts = self.stamp(transaction, table, document_ttl(values['doc']))
+        new = Version(Row() if old is None else old.row, values, ts, ts - ts % self.unit, transaction)
         table.versions.append(new)
         transaction.note(lambda: table.versions.remove(new))
         if old is not None:

@@ -11,8 +11,12 @@ the extension does it:
 - "expired is final" is a mark: a change of the DefaultTTL that lets documents
   live longer marks each version that is expired at that moment as dead.
 
+Settings belong to a query's snapshot as the instant does.
+
 model_store.py keeps the versions and the locks, and knows how a statement ends.
 """
+
+import math
 
 from model_store import (Blocked, FOREIGN_KEY_VIOLATION, INVALID_TTL, INVALID_VALUE, KEY_SHARE, OBJECT_IN_USE,
                          Refused, SERIALIZATION_FAILURE, Store, TTL_MAX, UPDATE, Unsure, document_ttl)
@@ -50,7 +54,7 @@ class World(Store):
                 continue
             try:
                 for version in self.holders(transaction, table, key, values[key], but):
-                    if self.is_expired(table, version, transaction, self.clock):
+                    if self.is_expired(table, version, transaction):
                         self.lock_row(transaction, version, UPDATE)
                         self.end_version(transaction, version)
                         self.follow_delete(transaction, table, version)
@@ -104,8 +108,10 @@ class World(Store):
         for child in table.children:
             if child.on_delete == 'cascade':
                 self.cascade(transaction, child, version.values['id'])
-            else:
+            elif child.on_delete == 'restrict':
                 self.restrict(transaction, child, version.values['id'], self.restrict_violation)
+            else:
+                self.check_or_defer(transaction, child, 'parent', version.values['id'])
 
     def cascade(self, transaction, child, value):
         """Deletes all children, expired ones too."""
@@ -129,6 +135,87 @@ class World(Store):
             raise Blocked(set.union(*blockers), 'child') if len(blockers) == 1 else Unsure
         if live:
             raise Refused(sqlstate)
+
+    # ---- Deferred foreign keys ----
+
+    nothing_is_deferred = False     # while the purge deletes
+
+    def check_or_defer(self, transaction, child, kind, subject):
+        """Checks a foreign key of a child table now, or leaves that for the end of the transaction."""
+        if child.deferred and child.name not in transaction.immediate and not self.nothing_is_deferred:
+            self.defer(transaction, child.name, kind, subject)
+        elif kind == 'child':
+            self.check_parent(transaction, child, subject)
+        else:
+            self.restrict(transaction, child, subject, FOREIGN_KEY_VIOLATION)
+
+    @staticmethod
+    def defer(transaction, constraint, kind, subject):
+        entry = (constraint, kind, subject)
+        transaction.deferred.append(entry)
+        transaction.note(lambda: transaction.deferred.remove(entry))
+
+    def check_deferred(self, transaction, constraints=None):
+        """Does the checks that were left for later, all or those of some constraints."""
+        before = list(transaction.deferred)
+
+        def undo():
+            transaction.deferred[:] = before
+        transaction.note(undo)
+        for entry in before:
+            if constraints is None or entry[0] in constraints:
+                self.check_entry(transaction, *entry)
+                transaction.deferred.remove(entry)
+
+    def check_entry(self, transaction, constraint, kind, subject):
+        if kind == 'orphan':
+            raise Refused(FOREIGN_KEY_VIOLATION)
+        child = self.tables[constraint]
+        if kind == 'child':
+            if subject.xmax is not transaction:
+                self.check_parent(transaction, child, subject)
+            return
+        self.lock_table(transaction, child, 'row share')    # core opens it before anything else
+        if not self.has_new_parent(transaction, child.parent, subject):
+            self.restrict(transaction, child, subject, FOREIGN_KEY_VIOLATION)
+
+    def has_new_parent(self, transaction, table, value):
+        """Is there another parent of that id, which is as good as the old one?"""
+        found = [v for v in self.latest(table, transaction, 'id', value)
+                 if not self.is_expired_to_check(table, v, transaction)]
+        if found and transaction.keeps_snapshot:
+            raise Unsure        # core also asks whether the old snapshot sees it
+        for version in found:
+            self.lock_table(transaction, table, 'row share')
+            self.lock_row(transaction, version, KEY_SHARE, 'parent')
+        return bool(found)
+
+    def set_constraints(self, transaction, constraints, immediate):
+        """SET CONSTRAINTS; what was deferred is checked when they become immediate."""
+        before = set(transaction.immediate)
+        if immediate:
+            self.check_deferred(transaction, constraints)
+            transaction.immediate |= set(constraints)
+        else:
+            transaction.immediate -= set(constraints)
+
+        def undo():
+            transaction.immediate = before
+        transaction.note(undo)
+
+    def orphan(self, transaction, number):
+        """A row of the plain table "down" without its parent in "up"."""
+        if 'down' in transaction.immediate:
+            raise Refused(FOREIGN_KEY_VIOLATION)
+        self.defer(transaction, 'down', 'orphan', number)
+
+    @staticmethod
+    def mend(transaction, number):
+        """The parent of an orphan of the same transaction."""
+        entry = ('down', 'orphan', number)
+        if entry in transaction.deferred:
+            transaction.deferred.remove(entry)
+            transaction.note(lambda: transaction.deferred.append(entry))
 
     # ---- Statements ----
 
@@ -239,10 +326,10 @@ class World(Store):
         """At the end of the statement; changes are pairs of an old version or None, and a new one."""
         for old, new in changes:
             if table.parent is not None and self.needs_check(transaction, old, new):
-                self.check_parent(transaction, table, new)
+                self.check_or_defer(transaction, table, 'child', new)
             if old is not None and old.values['id'] != new.values['id']:
                 for child in table.children:
-                    self.restrict(transaction, child, old.values['id'], FOREIGN_KEY_VIOLATION)
+                    self.check_or_defer(transaction, child, 'parent', old.values['id'])
 
     @staticmethod
     def needs_check(transaction, old, new):
@@ -269,7 +356,7 @@ class World(Store):
 
     def is_too_late(self, transaction, table, version):
         """Has a document that a write has found expired since its snapshot?"""
-        if not self.is_expired(table, version, transaction, self.clock):
+        if not self.is_expired(table, version, transaction):
             return False
         if transaction.keeps_snapshot:
             raise Refused(SERIALIZATION_FAILURE)
@@ -292,22 +379,34 @@ class World(Store):
             return False
         return new is None or (old != -1 and (new == -1 or new > old))
 
+    def require_unused(self, transaction, table):
+        """No cursor of the transaction reads it, and no check of a foreign key is left for later."""
+        if table in transaction.tables_of_cursors() or self.has_pending_check(transaction, table):
+            raise Refused(OBJECT_IN_USE)
+
+    def has_pending_check(self, transaction, table):
+        """Is a trigger of the table left for the end of the transaction?"""
+        return any((kind == 'child' and constraint == table.name) or
+                   (kind == 'parent' and self.tables[constraint].parent is table)
+                   for constraint, kind, _ in transaction.deferred)
+
     def set_default_ttl(self, transaction, table, default_ttl):
         if default_ttl is not None and default_ttl != -1 and not 1 <= default_ttl <= TTL_MAX:
             raise Refused(INVALID_VALUE)
         old = self.default_ttl(table, transaction)
         longer = self.lets_live_longer(old, default_ttl)
         self.lock_table(transaction, table, 'access exclusive' if longer else 'share row exclusive')
-        if any(used is table for used, _ in transaction.cursors.values()):
-            raise Refused(OBJECT_IN_USE)
+        self.require_unused(transaction, table)
         if old is None and default_ttl is not None and any(
                 v.ttl == INVALID_TTL and self.is_visible(v, transaction, self.number)
                 for v in table.versions):
             raise Refused(INVALID_VALUE)
+        settings = self.settings(table, transaction)
         if longer:
             self.bury(transaction, table)
+            settings = self.raise_floors(settings)
         before = table.pending
-        table.pending = (transaction, default_ttl)
+        table.pending = (transaction, settings._replace(default_ttl=default_ttl))
 
         def undo():
             table.pending = before
@@ -316,21 +415,26 @@ class World(Store):
     def bury(self, transaction, table):
         """What is expired now is so for good."""
         buried = [v for v in table.versions
-                  if not v.dead and self.is_expired(table, v, transaction, self.clock)]
+                  if v.dead_by is None and self.is_expired(table, v, transaction)]
         for version in buried:
-            version.dead = True
+            version.dead_by = transaction
 
         def undo():
             for version in buried:
-                version.dead = False
+                version.dead_by = None
         transaction.note(undo)
+
+    def raise_floors(self, settings):
+        """The stamps and due times up to which documents are dead from now on."""
+        written = self.clock - settings.default_ttl if settings.default_ttl > 0 else -math.inf
+        return settings._replace(written_floor=max(settings.written_floor, written),
+                                 due_floor=max(settings.due_floor, self.clock))
 
     def set_indexing(self, transaction, table, indexing):
         # it takes less where nothing changes
         self.lock_table(transaction, table, 'access exclusive', unsure=True)
         transaction.unsure_locks.add(table)
-        if any(used is table for used, _ in transaction.cursors.values()):
-            raise Refused(OBJECT_IN_USE)
+        self.require_unused(transaction, table)
 
     def preview(self, transaction, table, default_ttl):
         """Counts: live, expire now, later, never, with an invalid ttl."""
@@ -364,7 +468,7 @@ class World(Store):
     def purge_one(self, transaction, table, version):
         if version.xmax is not None and (version.xmax is transaction or version.xmax.number is not None):
             return 0
-        if not self.is_expired(table, version, transaction, self.clock):
+        if not self.is_expired(table, version, transaction):
             return 0
         if any(t is not None and t is not transaction and t.number is None
                for t in (version.xmin, version.xmax)):
@@ -375,12 +479,15 @@ class World(Store):
         self.lock_row(transaction, version, UPDATE)
         self.end_version(transaction, version)
         try:
+            self.nothing_is_deferred = True
             self.follow_delete(transaction, table, version)
         except Refused as refused:
-            if refused.sqlstate != self.restrict_violation:
+            if refused.sqlstate not in (self.restrict_violation, FOREIGN_KEY_VIOLATION):
                 raise Unsure from None
             transaction.undo_to(mark)
             return 0
         except Blocked:
             raise Unsure from None
+        finally:
+            self.nothing_is_deferred = False
         return 1
