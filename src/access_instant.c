@@ -22,9 +22,9 @@
  *   later, or failed in a savepoint; so the instant is when that statement
  *   arrived, or the last moment since that is known to be before the snapshot:
  *   a utility command began, such as BEGIN, or the transaction before ended, as
- *   in the loop of a procedure.  (If the clock was set back since, that moment is
- *   moved with it.)  An imported snapshot has an instant of its own
- *   (access_snapshot.c);
+ *   in the loop of a procedure.  (Only within the statement at hand: an earlier
+ *   one may have run before the clock was set back.)  An imported snapshot has an
+ *   instant of its own (access_snapshot.c);
  * - foreign key checks (access_foreign_key.c) are judged at the clock at every
  *   isolation level.
  *
@@ -61,7 +61,6 @@
 #include "parser/analyze.h"
 #include "replication/walsender.h"
 #include "tcop/utility.h"
-#include "utils/inval.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
@@ -84,15 +83,15 @@ static LiveQuery *running_query = NULL;
 static bool transaction_instant_is_set = false;
 static TimestampTz transaction_instant;
 
-/* Has this transaction published its instant? */
+/* Has this transaction published its instant, see access_snapshot.c? */
 static bool has_published = false;
 
 /*
- * When the last utility command began, or the last transaction ended: on the clock,
- * and in elapsed time, which a clock that is set back does not change
+ * When the last utility command began, or the last transaction ended, and when the
+ * statement arrived in which that was
  */
 static TimestampTz last_boundary = DT_NOBEGIN;
-static int64 last_boundary_elapsed = 0;
+static TimestampTz last_boundary_statement = DT_NOBEGIN;
 
 static ProcessUtility_hook_type next_ProcessUtility_hook = NULL;
 static post_parse_analyze_hook_type next_post_parse_analyze_hook = NULL;
@@ -116,9 +115,7 @@ static void instant_ExecutorFinish(QueryDesc *queryDesc);
 static void choose_instant(LiveQuery *query);
 static TimestampTz instant_of_transaction(void);
 static void set_transaction_instant(TimestampTz instant);
-static void publish(TimestampTz instant);
 static void note_boundary(void);
-static TimestampTz boundary_on_clock(void);
 static TimestampTz instant_of_snapshot(Snapshot snapshot);
 static void take_leaders_instant(LiveQuery *query);
 static void tell_workers(LiveQuery *query);
@@ -399,15 +396,6 @@ choose_instant(LiveQuery *query)
 		query->instant = instant_of_snapshot(query->snapshot);
 	else
 		query->instant = instant_of_transaction();
-	if (!has_published && !IsParallelWorker())
-		publish(ttl_docs_shifted(GetCurrentStatementStartTimestamp()));
-
-	/*
-	 * Settings are as old as the instant at most.  Locks bring news of what
-	 * others have committed, but not a lock that the transaction holds already,
-	 * and a plan that is cached takes no other.
-	 */
-	AcceptInvalidationMessages();
 }
 
 /* The instant of a REPEATABLE READ or SERIALIZABLE transaction. */
@@ -423,12 +411,18 @@ instant_of_transaction(void)
 	/* a worker is told the leader's when it begins to run */
 	if (IsParallelWorker())
 		return clock;
-	instant = boundary_on_clock();
+	instant = last_boundary;
 	/* one that waits for a safe snapshot has it only now */
 	if (XactDeferrable && XactReadOnly)
 		instant = clock;
 	else if (!am_walsender)
-		instant = Max(instant, ttl_docs_shifted(GetCurrentStatementStartTimestamp()));
+	{
+		TimestampTz statement = GetCurrentStatementStartTimestamp();
+
+		if (last_boundary_statement != statement)
+			instant = DT_NOBEGIN;
+		instant = Max(instant, ttl_docs_shifted(statement));
+	}
 	/* the clock may have been set back since the statement arrived */
 	set_transaction_instant(Min(instant, clock));
 	return transaction_instant;
@@ -439,14 +433,17 @@ set_transaction_instant(TimestampTz instant)
 {
 	transaction_instant = instant;
 	transaction_instant_is_set = true;
-	publish(instant);
 }
 
-/* See access_snapshot.c. */
-static void
-publish(TimestampTz instant)
+/*
+ * This transaction is about to export a snapshot, in the statement at hand: it
+ * publishes a moment that is not later than the instant of the snapshot.
+ */
+void
+ttl_docs_note_export(void)
 {
-	ttl_docs_publish_instant(instant);
+	ttl_docs_publish_instant(IsolationUsesXactSnapshot() ? instant_of_transaction() :
+							 ttl_docs_shifted(GetCurrentStatementStartTimestamp()));
 	has_published = true;
 }
 
@@ -455,15 +452,7 @@ static void
 note_boundary(void)
 {
 	last_boundary = ttl_docs_clock();
-	last_boundary_elapsed = ttl_docs_elapsed();
-}
-
-/* The last such moment; if the clock was set back since, on the new clock. */
-static TimestampTz
-boundary_on_clock(void)
-{
-	return Min(last_boundary,
-			   ttl_docs_clock() - (ttl_docs_elapsed() - last_boundary_elapsed));
+	last_boundary_statement = GetCurrentStatementStartTimestamp();
 }
 
 /* The instant of the live query that has this snapshot, or the clock. */

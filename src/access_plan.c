@@ -61,6 +61,7 @@
 #include "optimizer/planner.h"
 #include "parser/parse_func.h"
 #include "parser/parsetree.h"
+#include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/reltrigger.h"
@@ -146,6 +147,13 @@ ttl_docs_prepare_plan(QueryDesc *queryDesc)
 
 	if (!scans_collection(stmt))
 		return;
+
+	/*
+	 * The query goes by settings that are not older than its snapshot.  Locks
+	 * bring news of what others have committed, but not a lock that the
+	 * transaction holds already, and a plan that is cached takes no other.
+	 */
+	AcceptInvalidationMessages();
 	require_visible_collections(stmt, queryDesc->snapshot);
 	if (ttl_docs_instant_param(stmt) >= 0)
 		return;

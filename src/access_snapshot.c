@@ -13,16 +13,19 @@
  * too late loses a live one; so where the exporter's instant is not known, an
  * earlier moment is taken.  In this order:
  *
- * 1. What the exporter has published in shared memory.  A session publishes, for each
- *    transaction, its instant if it is REPEATABLE READ or SERIALIZABLE, else when
- *    its first statement with a query arrived.  (So a snapshot that is imported
- *    and exported again keeps its instant.)
+ * 1. What the exporter has published in shared memory.  A session that is about to
+ *    call pg_export_snapshot() publishes its instant if its transaction is
+ *    REPEATABLE READ or SERIALIZABLE, else when its statement arrived.  (So
+ *    a snapshot that is imported and exported again keeps its instant.)  Of several
+ *    exports of a transaction, the first counts.
  * 2. When the exporter's transaction began, from pg_stat_activity: for a
  *    walsender, which exports without a query.
  * 3. When the exporter's process began, if track_activities is off.
  *
  * The file of a snapshot names the process that has exported it.  We read it
  * before core does: a transaction that is gone when core looks is core's error.
+ *
+ * The object access hook (collection_guard.c) tells us of the call.
  *
  * Shared memory: an atomic value for each process, so there is no lock.  The
  * transaction callback of access_instant.c takes it back, on error too.
@@ -101,9 +104,10 @@ startup_shmem(void)
 void
 ttl_docs_publish_instant(TimestampTz instant)
 {
-	if (MyProc != NULL && compat_proc_number(MyProc) < MaxBackends)
-		pg_atomic_write_u64(&published[compat_proc_number(MyProc)],
-							(uint64) instant);
+	pg_atomic_uint64 *mine = &published[compat_proc_number(MyProc)];
+
+	if (instant < (TimestampTz) pg_atomic_read_u64(mine) || instant == DT_NOEND)
+		pg_atomic_write_u64(mine, (uint64) instant);
 }
 
 /*

@@ -250,17 +250,18 @@ ttl_docs_report_later_collection(Oid root)
 
 /*
  * The settings for code that is called right now: those that the running query
- * sees.  An expression that a procedural language evaluates by itself is no
- * query, so nothing has told it yet what others have committed.
+ * sees.  Nothing may have told us yet what others have committed: not a query
+ * that reads no collection, nor an expression that a procedural language evaluates
+ * by itself.
  */
 static CollectionSettings
 current_settings(Oid relid)
 {
 	LiveQuery  *query = ttl_docs_running_query();
 
+	AcceptInvalidationMessages();
 	if (query != NULL)
 		return settings_at(relid, query->snapshot);
-	AcceptInvalidationMessages();
 	return settings_at(relid, IsolationUsesXactSnapshot() && ActiveSnapshotSet() ?
 					   GetActiveSnapshot() : NULL);
 }

@@ -284,6 +284,7 @@ struct LiveQuery
 };
 extern void ttl_docs_instant_init(void);
 extern TimestampTz ttl_docs_current_instant(void);
+extern void ttl_docs_note_export(void);
 extern LiveQuery *ttl_docs_running_query(void);
 extern int	ttl_docs_instant_param(const PlannedStmt *stmt);
 #define INSTANT_PARAM_TYPE	INTERNALOID /* no expression has this type */
