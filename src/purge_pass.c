@@ -59,9 +59,9 @@ static void look_at_table(TablePass *pass, Relation rel,
 						  const Collection *collection);
 static void look_into_index(TablePass *pass, Relation rel, Oid index_oid,
 							const Collection *collection);
-static TimestampTz earliest_expiry(const TablePass *pass, Relation rel,
-								   Relation index, const Collection *collection,
-								   TimestampTz clock);
+static TimestampTz earliest_expiry(const TablePass *pass, PurgeTable *table,
+								   Relation rel, Relation index,
+								   const Collection *collection, TimestampTz clock);
 static bool is_swept(const PurgeTable *table, const CollectionSettings *settings);
 static void note_backlog(TablePass *pass, TimestampTz clock);
 static void come_back_for_left(PurgeProgress *progress, TimestampTz clock);
@@ -294,7 +294,7 @@ look_into_index(TablePass *pass, Relation rel, Oid index_oid,
 	Relation	index = index_open(index_oid, AccessShareLock);
 	TimestampTz clock = pass_clock(pass);
 	bool		held = PURGE_IS_HOLD(pass->state);
-	EarliestScan scan;
+	EarliestScan scan = {0};
 	bool		count = pass->table != NULL && !pass->foreground &&
 		(held || pass->goes_on) &&
 		clock >= pass->table->counted + COUNT_PERIOD;
@@ -324,8 +324,9 @@ look_into_index(TablePass *pass, Relation rel, Oid index_oid,
 								 1, true, &pass->candidates);
 		note_backlog(pass, clock);
 	}
-	if (pass->may_raise && (!held || count))
-		ttl_docs_end_raise(&scan, earliest_expiry(pass, rel, index, collection, clock));
+	if (scan.table != NULL && (!held || count))
+		ttl_docs_end_raise(&scan, earliest_expiry(pass, scan.table, rel, index,
+												  collection, clock));
 	index_close(index, AccessShareLock);
 }
 
@@ -334,14 +335,14 @@ look_into_index(TablePass *pass, Relation rel, Oid index_oid,
  * DT_NOBEGIN if something has expired, or may have.
  */
 static TimestampTz
-earliest_expiry(const TablePass *pass, Relation rel, Relation index,
-				const Collection *collection, TimestampTz clock)
+earliest_expiry(const TablePass *pass, PurgeTable *table, Relation rel,
+				Relation index, const Collection *collection, TimestampTz clock)
 {
 	const PurgeProgress *progress = &pass->progress;
 	const Candidates *found = &pass->candidates;
 	TimestampTz earliest = ttl_docs_slot_first_due(found->next_due);
 
-	if (found->count > 0 || !found->is_complete || pass->table->quarantined > 0 ||
+	if (found->count > 0 || !found->is_complete || table->quarantined > 0 ||
 		progress->left_busy > 0 || progress->left_no_room > 0)
 		return DT_NOBEGIN;
 	for (SlotRange range = 0; range < RANGE_COUNT; range++)
@@ -350,10 +351,10 @@ earliest_expiry(const TablePass *pass, Relation rel, Relation index,
 	/* a document that was told of since may be behind the position of a worker */
 	if (!pass->foreground)
 		earliest = Min(earliest,
-					   ttl_docs_slot_first_due(ttl_docs_read_due(&pass->table->due)));
+					   ttl_docs_slot_first_due(ttl_docs_read_due(&table->due)));
 	/* reading what is to come is only worth it if something has come */
 	if (collection->settings.indexing == INDEXING_LAZY)
-		earliest = ttl_docs_earliest_expiry(pass->table) > clock ? DT_NOBEGIN :
+		earliest = ttl_docs_earliest_expiry(table) > clock ? DT_NOBEGIN :
 			Min(earliest, ttl_docs_first_lazy_expiry(rel, index, collection, clock));
 	return earliest;
 }
