@@ -163,8 +163,9 @@ ttl_docs_prepare_plan(QueryDesc *queryDesc)
 }
 
 /*
- * A table that became a collection after the snapshot may have been rewritten for
- * that, and would then be empty for the snapshot: live documents would be missed.
+ * A table that became part of a collection after the snapshot may have been
+ * rewritten for that, and would then be empty for the snapshot, or had other
+ * settings before: live documents would be missed.
  * A backup gets what ALTER TABLE leaves for it, as from any other table.
  */
 static void
@@ -184,9 +185,9 @@ require_visible_collections(const PlannedStmt *stmt, Snapshot snapshot)
 			(stmt->commandType == CMD_INSERT &&
 			 list_member_int(stmt->resultRelations, rti)))
 			continue;
-		if (!ttl_docs_is_seen_by(collection.root, snapshot) &&
+		if (!ttl_docs_is_seen_by(rte->relid, snapshot) &&
 			!ttl_docs_acts_for_backup(collection.root))
-			ttl_docs_report_later_collection(collection.root);
+			ttl_docs_report_later_collection(rte->relid);
 	}
 }
 

@@ -238,12 +238,12 @@ settings_at(Oid relid, Snapshot snapshot)
 }
 
 void
-ttl_docs_report_later_collection(Oid root)
+ttl_docs_report_later_collection(Oid relid)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-			 errmsg("could not serialize access because table \"%s\" became a collection",
-					get_rel_name(root)),
+			 errmsg("could not serialize access because table \"%s\" became part of a collection",
+					get_rel_name(relid)),
 			 errdetail("The snapshot of this transaction is older than that."),
 			 errhint("The transaction might succeed if retried.")));
 }

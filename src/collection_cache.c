@@ -39,6 +39,7 @@
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "access/transam.h"
+#include "access/xact.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
 #include "utils/fmgroids.h"
@@ -60,6 +61,8 @@ typedef struct CacheEntry
 	bool		has_partitions;
 	Collection	collection;
 	TransactionId label_writer; /* who wrote the label, if it is its own */
+	Oid			parent;			/* of a partition, and who attached it */
+	TransactionId link_writer;
 } CacheEntry;
 
 /* Tables known not to be collections, each at the place that its OID gives */
@@ -73,7 +76,8 @@ static uint64 invalidations = 0;
 static inline Oid *plain_table(Oid relid);
 static CacheEntry *lookup(Oid relid);
 static bool load(Oid relid, CacheEntry *entry);
-static Oid	partition_parent(Oid relid);
+static void find_parent(CacheEntry *entry);
+static bool snapshot_sees(Snapshot snapshot, TransactionId writer);
 static bool snapshot_sees_table(Snapshot snapshot, Oid relid);
 static void forget_callback(Datum arg, Oid relid);
 static void forget_where(bool only_partitions);
@@ -132,21 +136,44 @@ ttl_docs_settings_at(Oid root, Snapshot snapshot, CollectionSettings *settings)
 	if (entry == NULL || !entry->has_own_label)
 		return false;
 	*settings = entry->collection.settings;
-	if (snapshot == NULL || snapshot->snapshot_type != SNAPSHOT_MVCC ||
-		!XidInMVCCSnapshot(entry->label_writer, snapshot))
+	if (snapshot_sees(snapshot, entry->label_writer))
 		return true;
 	/* of a table that it does not see, it sees no rows either */
 	return ttl_docs_read_label_at(root, snapshot, settings, &writer) ||
 		!snapshot_sees_table(snapshot, root);
 }
 
-/* Does a snapshot that sees the table see that it is a collection? */
+/*
+ * Does a snapshot that sees a table of a collection see that it is one?  It may
+ * have been adopted, attached or detached since.
+ */
 bool
-ttl_docs_is_seen_by(Oid root, Snapshot snapshot)
+ttl_docs_is_seen_by(Oid relid, Snapshot snapshot)
 {
+	CacheEntry *entry = lookup(relid);
 	CollectionSettings settings;
+	Oid			parent;
 
-	return ttl_docs_settings_at(root, snapshot, &settings);
+	if (entry == NULL || !entry->is_collection || entry->has_own_label)
+		return ttl_docs_settings_at(relid, snapshot, &settings);
+	parent = entry->parent;
+	if (!snapshot_sees(snapshot, entry->link_writer) &&
+		snapshot_sees_table(snapshot, relid))
+		return false;
+	return ttl_docs_is_seen_by(parent, snapshot);
+}
+
+/*
+ * Does a snapshot see what a transaction has written that is committed, or our own?
+ * Whatever we change ourselves counts from then on: nobody changes the settings of
+ * a table that is in use.
+ */
+static bool
+snapshot_sees(Snapshot snapshot, TransactionId writer)
+{
+	return snapshot == NULL || snapshot->snapshot_type != SNAPSHOT_MVCC ||
+		!XidInMVCCSnapshot(writer, snapshot) ||
+		TransactionIdIsCurrentTransactionId(writer);
 }
 
 static bool
@@ -255,11 +282,11 @@ load(Oid relid, CacheEntry *entry)
 	}
 	else if (entry->is_partition)
 	{
-		Oid			parent_relid = partition_parent(relid);
 		Collection	parent;
 
-		if (OidIsValid(parent_relid) &&
-			ttl_docs_collection(parent_relid, &parent))
+		find_parent(entry);
+		if (OidIsValid(entry->parent) &&
+			ttl_docs_collection(entry->parent, &parent))
 		{
 			entry->is_collection = true;
 			entry->collection = parent;
@@ -282,29 +309,31 @@ ttl_docs_find_columns(Oid relid, Collection *collection)
 }
 
 /*
- * The table that a partition belongs to, also while it is being detached.
- * Core's function raises an error for a partition whose link is gone already,
- * which is what a detach looks like from inside.
+ * Sets the table that a partition belongs to, also while it is being detached;
+ * InvalidOid if there is none.  Core's function raises an error for a
+ * partition whose link is gone already, which is what a detach looks like from
+ * inside.
  */
-static Oid
-partition_parent(Oid relid)
+static void
+find_parent(CacheEntry *entry)
 {
 	Relation	inherits = table_open(InheritsRelationId, AccessShareLock);
 	ScanKeyData key;
 	SysScanDesc scan;
 	HeapTuple	tuple;
-	Oid			parent = InvalidOid;
 
 	ScanKeyInit(&key, Anum_pg_inherits_inhrelid, BTEqualStrategyNumber,
-				F_OIDEQ, ObjectIdGetDatum(relid));
+				F_OIDEQ, ObjectIdGetDatum(entry->relid));
 	scan = systable_beginscan(inherits, InheritsRelidSeqnoIndexId, true, NULL,
 							  1, &key);
 	tuple = systable_getnext(scan);
 	if (HeapTupleIsValid(tuple))
-		parent = ((Form_pg_inherits) GETSTRUCT(tuple))->inhparent;
+	{
+		entry->parent = ((Form_pg_inherits) GETSTRUCT(tuple))->inhparent;
+		entry->link_writer = HeapTupleHeaderGetXmin(tuple->t_data);
+	}
 	systable_endscan(scan);
 	table_close(inherits, AccessShareLock);
-	return parent;
 }
 
 /* A relation was invalidated; InvalidOid stands for all. */

@@ -194,7 +194,7 @@ extern bool ttl_docs_has_own_label(Oid relid);
 extern void ttl_docs_forget(Oid relid);
 extern bool ttl_docs_settings_at(Oid root, Snapshot snapshot,
 								 CollectionSettings *settings);
-extern bool ttl_docs_is_seen_by(Oid root, Snapshot snapshot);
+extern bool ttl_docs_is_seen_by(Oid relid, Snapshot snapshot);
 
 /* collection_pieces.c */
 extern void ttl_docs_require_adoptable(Relation rel);
@@ -298,7 +298,7 @@ extern TimestampTz ttl_docs_instant_to_import(Node *parsetree);
 extern void ttl_docs_copy_init(void);
 
 /* access_test.c */
-pg_noreturn extern void ttl_docs_report_later_collection(Oid root);
+pg_noreturn extern void ttl_docs_report_later_collection(Oid relid);
 extern bool ttl_docs_acts_for_backup(Oid relid);
 
 /* write_ttl.c */

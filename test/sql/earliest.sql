@@ -95,6 +95,24 @@ SET ttl_docs.clock_offset = 2000;
 SELECT put('file', 'c', '{"ttl": -1}');
 RESET ttl_docs.clock_offset;
 
+-- the same when the transaction is the first that scans the table
+SELECT ttl_docs.create_collection('file_' || mode, NULL, mode) FROM unnest(ARRAY['lazy', 'consistent']) AS mode;
+ALTER TABLE file_consistent ADD COLUMN n int;
+INSERT INTO file_lazy VALUES ('a', '{}');
+INSERT INTO file_consistent VALUES ('a', '{}');
+SELECT ttl_docs.set_default_ttl('file_' || mode, 1000) FROM unnest(ARRAY['lazy', 'consistent']) AS mode;
+BEGIN;
+TRUNCATE file_lazy;
+SELECT put('file_lazy', 'b', '{"ttl": -1}');
+DELETE FROM file_consistent;
+ALTER TABLE file_consistent ALTER COLUMN n TYPE bigint;
+SELECT put('file_consistent', 'b', '{"ttl": -1}');
+ROLLBACK;
+SET ttl_docs.clock_offset = 2000;
+SELECT put('file_lazy', 'a', '{"ttl": -1}');
+SELECT put('file_consistent', 'a', '{"ttl": -1}');
+RESET ttl_docs.clock_offset;
+
 -- An update, and stamps from elsewhere
 CREATE TABLE brought (id text PRIMARY KEY, doc jsonb, changed timestamptz DEFAULT clock_timestamp());
 SELECT ttl_docs.adopt('brought', 1000, indexing => 'lazy');
@@ -235,7 +253,7 @@ SET ttl_docs.clock_offset = 10;
 SELECT put('many' || n, 'a') FROM generate_series(1, 10) AS n;
 RESET ttl_docs.clock_offset;
 
-DROP TABLE lazy, own, file, brought, parts, root, branch, large, btree;
+DROP TABLE lazy, own, file, file_lazy, file_consistent, brought, parts, root, branch, large, btree;
 SELECT format('DROP TABLE many%s', n) FROM generate_series(1, 10) AS n \gexec
 DROP FUNCTION keep;
 DROP FUNCTION put, probes;
