@@ -18,8 +18,9 @@
  *   command (EXECUTE, COPY) has one before it plans, and waits for locks; so it
  *   is in the list with its snapshot, like a query.  And the one of a
  *   REPEATABLE READ transaction is as old as the first statement that needed
- *   one, which may have waited for locks, or was only analyzed and executed
- *   later, or failed in a savepoint; so the instant is when that statement
+ *   one, which may have waited for locks or (DEFERRABLE) for a safe snapshot, or
+ *   was only analyzed and executed later, or failed in a savepoint, or was a fast-path
+ *   call of a function; so the instant is when that statement
  *   arrived, or the last moment since that is known to be before the snapshot:
  *   a utility command began, such as BEGIN, or the transaction before ended, as
  *   in the loop of a procedure.  (Only within the statement at hand: an earlier
@@ -39,7 +40,7 @@
  * serves.  ExecutorFinish counts as running: it completes data-modifying CTEs.
  *
  * Parallel workers get the instant as an executor parameter: access_plan.c
- * appends one to every parallel plan, the leader fills it in here, core sends
+ * appends one to the plan, the leader fills it in here, core sends
  * it, and the worker takes it over when it begins to run.  (A parameter in the
  * test itself would break EXPLAIN, which wants to know where it comes from.)
  *
@@ -61,6 +62,7 @@
 #include "parser/analyze.h"
 #include "replication/walsender.h"
 #include "tcop/utility.h"
+#include "utils/fmgroids.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
@@ -233,7 +235,7 @@ instant_ProcessUtility(PlannedStmt *pstmt, const char *queryString,
 	PG_END_TRY();
 
 	if (imported != DT_NOEND)
-		set_transaction_instant(imported);
+		set_transaction_instant(Min(imported, ttl_docs_clock()));
 	else if (!am_walsender && !FirstSnapshotSet)
 		note_boundary();		/* LOCK TABLE can take its time */
 }
@@ -300,11 +302,12 @@ instant_ExecutorStart(QueryDesc *queryDesc, int eflags)
 	LiveQuery	starting = {0};
 	LiveQueryHolder *holder;
 
-	ttl_docs_prepare_plan(queryDesc);
 	starting.snapshot = queryDesc->snapshot;
-	starting.stmt = queryDesc->plannedstmt;
 	ttl_docs_recognise_foreign_key_query(&starting, queryDesc, eflags);
+	/* reads the clock: as soon after the snapshot as possible */
 	choose_instant(&starting);
+	ttl_docs_prepare_plan(queryDesc);
+	starting.stmt = queryDesc->plannedstmt;
 	starting.next = live_queries;
 	live_queries = &starting;
 	PG_TRY();
@@ -412,10 +415,7 @@ instant_of_transaction(void)
 	if (IsParallelWorker())
 		return clock;
 	instant = last_boundary;
-	/* one that waits for a safe snapshot has it only now */
-	if (XactDeferrable && XactReadOnly)
-		instant = clock;
-	else if (!am_walsender)
+	if (!am_walsender)
 	{
 		TimestampTz statement = GetCurrentStatementStartTimestamp();
 
@@ -436,12 +436,16 @@ set_transaction_instant(TimestampTz instant)
 }
 
 /*
- * This transaction is about to export a snapshot, in the statement at hand: it
- * publishes a moment that is not later than the instant of the snapshot.
+ * A function is about to be executed.  A fast-path call has taken the snapshot of the
+ * transaction, and passes no other hook.  pg_export_snapshot() hands a snapshot to
+ * others: we publish a moment that is not later than the instant of that snapshot.
  */
 void
-ttl_docs_note_export(void)
+ttl_docs_note_function(Oid function)
 {
+	note_transaction_snapshot();
+	if (function != F_PG_EXPORT_SNAPSHOT)
+		return;
 	ttl_docs_publish_instant(IsolationUsesXactSnapshot() ? instant_of_transaction() :
 							 ttl_docs_shifted(GetCurrentStatementStartTimestamp()));
 	has_published = true;
@@ -543,6 +547,7 @@ forget_transaction(XactEvent event, void *arg)
 	if (event == XACT_EVENT_PRE_COMMIT || event == XACT_EVENT_PRE_PREPARE ||
 		event == XACT_EVENT_PARALLEL_PRE_COMMIT)
 		return;
+	ttl_docs_forget_kept_settings();
 	if (has_published)
 		ttl_docs_publish_instant(DT_NOEND);
 	has_published = false;

@@ -17,17 +17,17 @@
  *
  * Index-only scans read the index, not the table, so the test needs _ts and
  * _ttl in the index.  access_paths.c sees to it that the planner takes no
- * other; one that comes all the same is an error, as is any scan that we do
- * not know how to filter: never a leak.
+ * other.  If another extension does, an index scan takes its place.  A scan that
+ * we do not know how to filter is an error, never a leak.
  *
  * A cached plan has to be made anew when the table becomes a collection or
  * stops being one.  The label invalidates the table; for a partition, the root
  * is added to what the plan depends on, and the test function too.  Settings
  * are not in the plan: the test reads them when it is executed.
  *
- * Parallel plans also get the parameter that carries the instant to the
- * workers (access_instant.c), also those that read no collection themselves but
- * contain a function or operator that is not core's.
+ * Plans that read a collection also get the parameter that carries the instant to
+ * parallel workers (access_instant.c).  So do parallel plans that read none
+ * themselves but contain a function or operator that is not core's.
  *
  * If another hook plans a query with our help and hands the result through us
  * again, the test is there already and is left alone.
@@ -105,6 +105,9 @@ static Node *index_columns_to_table(Node *node, void *indextlist);
 static void visit_custom_scan(CustomScan *scan, PlanWalk *walk);
 static void refuse_unfiltered(Index scanrelid, Bitmapset *relids,
 							  Bitmapset *filtered, PlanWalk *walk);
+static bool is_filtered(Index rti, const Collection *collection,
+						const RangeTblEntry *rte, Bitmapset *filtered,
+						PlanWalk *walk);
 static void require_triggers(ModifyTable *modify, PlanWalk *walk);
 static bool has_write_trigger(Oid relid);
 static void filter_upsert(ModifyTable *modify, PlanWalk *walk);
@@ -171,6 +174,7 @@ ttl_docs_prepare_plan(QueryDesc *queryDesc)
 static void
 require_visible_collections(const PlannedStmt *stmt, Snapshot snapshot)
 {
+	ModifyTable *modify = (ModifyTable *) stmt->planTree;
 	Index		rti = 0;
 	ListCell   *lc;
 
@@ -180,10 +184,11 @@ require_visible_collections(const PlannedStmt *stmt, Snapshot snapshot)
 		Collection	collection;
 
 		rti++;
+		/* INSERT does not read its target */
 		if (rte->rtekind != RTE_RELATION ||
 			!ttl_docs_collection(rte->relid, &collection) ||
-			(stmt->commandType == CMD_INSERT &&
-			 list_member_int(stmt->resultRelations, rti)))
+			(stmt->commandType == CMD_INSERT && IsA(modify, ModifyTable) &&
+			 list_member_int(modify->resultRelations, rti)))
 			continue;
 		if (!ttl_docs_is_seen_by(rte->relid, snapshot) &&
 			!ttl_docs_acts_for_backup(collection.root))
@@ -328,7 +333,7 @@ visit(Plan *plan, PlanWalk *walk)
 				ereport(ERROR,
 						(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 						 errmsg("ttl_docs cannot filter expired documents in this plan"),
-						 errdetail("It has a node of the unknown type %d, from another extension.",
+						 errdetail("The plan contains a node of unknown type %d.",
 								   (int) nodeTag(plan)),
 						 errhint("Disable that extension's scan types for queries on collections.")));
 			break;
@@ -512,7 +517,7 @@ refuse_unfiltered(Index scanrelid, Bitmapset *relids, Bitmapset *filtered,
 		if (relid > list_length(walk->stmt->rtable))
 			break;
 		if (scanned_collection(relid, walk, &collection, &rte) &&
-			!bms_is_member(relid, filtered))
+			!is_filtered(relid, &collection, rte, filtered, walk))
 			ereport(ERROR,
 					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 					 errmsg("ttl_docs cannot filter expired documents of \"%s\" in a foreign or custom scan",
@@ -520,6 +525,30 @@ refuse_unfiltered(Index scanrelid, Bitmapset *relids, Bitmapset *filtered,
 					 errhint("Disable the scan types of other extensions for queries on collections.")));
 	}
 	bms_free(relids);
+}
+
+/*
+ * Are the rows of a range table entry filtered by scans?  Those of a partitioned table
+ * are, if its partitions are scanned.
+ */
+static bool
+is_filtered(Index rti, const Collection *collection, const RangeTblEntry *rte,
+			Bitmapset *filtered, PlanWalk *walk)
+{
+	int			other = -1;
+
+	if (bms_is_member(rti, filtered))
+		return true;
+	while (rte->relkind == RELKIND_PARTITIONED_TABLE &&
+		   (other = bms_next_member(filtered, other)) > 0)
+	{
+		Collection	scanned;
+
+		if (ttl_docs_collection(rt_fetch(other, walk->stmt->rtable)->relid, &scanned) &&
+			scanned.root == collection->root)
+			return true;
+	}
+	return false;
 }
 
 /*

@@ -11,6 +11,11 @@
  * A foreign key check is judged at the clock, and so by the settings of that
  * moment.
  *
+ * Settings are kept for as long as the snapshot: with the query or, from
+ * REPEATABLE READ on, with the transaction, unless it changes settings itself.
+ * Otherwise a scan that starts later, after the news of a change has arrived, could
+ * go by other settings than the first one.
+ *
  * Who sees expired documents that are on disk:
  * - a superuser with ttl_docs.show_expired, in what SELECT, COPY TO and INSERT
  *   ... SELECT read;
@@ -27,6 +32,7 @@
  */
 #include "postgres.h"
 
+#include "access/parallel.h"
 #include "access/xact.h"
 #include "catalog/pg_class.h"
 #include "fmgr.h"
@@ -36,6 +42,7 @@
 #include "utils/guc.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
+#include "utils/memutils.h"
 #include "utils/rls.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
@@ -61,13 +68,24 @@ typedef struct TestState
 	LiveQuery  *foreign_key_check;	/* to be told until when a row lives */
 } TestState;
 
+/* Settings that a query, or a transaction, goes by */
+typedef struct KeptSettings
+{
+	struct KeptSettings *next;
+	Oid			collection;
+	CollectionSettings settings;
+} KeptSettings;
+
+static KeptSettings *kept_by_transaction = NULL;	/* in TopTransactionContext */
+
 static TestState *test_state(FunctionCallInfo fcinfo, Oid collection,
 							 bool is_parent);
 static Datum test_row(FunctionCallInfo fcinfo, bool is_parent);
 static bool sees_expired(const LiveQuery *query, Oid collection, bool is_parent);
 static CollectionSettings settings_of(Oid relid);
-static CollectionSettings settings_at(Oid relid, Snapshot snapshot);
+static CollectionSettings query_settings(LiveQuery *query, Oid relid);
 static CollectionSettings current_settings(Oid relid);
+static CollectionSettings settings_at(Oid relid, Snapshot snapshot, bool use_cache);
 
 /*
  * is_live(ts timestamptz, ttl integer, collection regclass)
@@ -132,7 +150,11 @@ test_state(FunctionCallInfo fcinfo, Oid collection, bool is_parent)
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 				 errmsg("collection cannot be null")));
-	state = MemoryContextAllocZero(fcinfo->flinfo->fn_mcxt, sizeof(TestState));
+	/* a user may call it for one collection after another */
+	state = fcinfo->flinfo->fn_extra;
+	if (state == NULL)
+		state = MemoryContextAlloc(fcinfo->flinfo->fn_mcxt, sizeof(TestState));
+	memset(state, 0, sizeof(*state));
 	state->collection = collection;
 	if (sees_expired(query, collection, is_parent))
 	{
@@ -145,11 +167,15 @@ test_state(FunctionCallInfo fcinfo, Oid collection, bool is_parent)
 		state->bounds = ttl_docs_bounds(&state->settings, query->instant);
 		state->foreign_key_check = query;
 	}
+	else if (query != NULL)
+	{
+		state->settings = query_settings(query, collection);
+		state->bounds = ttl_docs_bounds(&state->settings, query->instant);
+	}
 	else
 	{
 		state->settings = current_settings(collection);
 		state->bounds = ttl_docs_bounds(&state->settings,
-										query != NULL ? query->instant :
 										ttl_docs_current_instant());
 	}
 	fcinfo->flinfo->fn_extra = state;
@@ -224,7 +250,7 @@ ttl_docs_require_live(PG_FUNCTION_ARGS)
 
 /* The settings that a snapshot sees, or an error. */
 static CollectionSettings
-settings_at(Oid relid, Snapshot snapshot)
+settings_at(Oid relid, Snapshot snapshot, bool use_cache)
 {
 	CollectionSettings settings;
 	Collection	collection;
@@ -232,7 +258,7 @@ settings_at(Oid relid, Snapshot snapshot)
 	ttl_docs_require_preload();
 	if (!ttl_docs_collection(relid, &collection))
 		ttl_docs_report_no_collection(relid);
-	if (!ttl_docs_settings_at(collection.root, snapshot, &settings))
+	if (!ttl_docs_settings_at(collection.root, snapshot, use_cache, &settings))
 		ttl_docs_report_later_collection(collection.root);
 	return settings;
 }
@@ -248,22 +274,48 @@ ttl_docs_report_later_collection(Oid relid)
 			 errhint("The transaction might succeed if retried.")));
 }
 
+/* The settings of a collection that judge a query. */
+static CollectionSettings
+query_settings(LiveQuery *query, Oid relid)
+{
+	bool		of_transaction = IsolationUsesXactSnapshot() &&
+		!ttl_docs_changed_collections();
+	KeptSettings **list = of_transaction ? &kept_by_transaction : &query->settings;
+	CollectionSettings settings;
+	KeptSettings *kept;
+
+	for (kept = *list; kept != NULL; kept = kept->next)
+		if (kept->collection == relid)
+			return kept->settings;
+
+	AcceptInvalidationMessages();
+	settings = settings_at(relid, query->snapshot,
+						   !query->stmt->parallelModeNeeded && !IsParallelWorker());
+	kept = MemoryContextAlloc(of_transaction ? TopTransactionContext :
+							  query->estate->es_query_cxt, sizeof(KeptSettings));
+	kept->next = *list;
+	kept->collection = relid;
+	kept->settings = settings;
+	*list = kept;
+	return settings;
+}
+
+/* The transaction ends, and its memory with it. */
+void
+ttl_docs_forget_kept_settings(void)
+{
+	kept_by_transaction = NULL;
+}
+
 /*
- * The settings for code that is called right now: those that the running query
- * sees.  Nothing may have told us yet what others have committed: not a query
- * that reads no collection, nor an expression that a procedural language evaluates
- * by itself.
+ * The settings for code that is called right now, outside of a scan: those that the
+ * active snapshot sees.  Nothing may have told us yet what others have committed.
  */
 static CollectionSettings
 current_settings(Oid relid)
 {
-	LiveQuery  *query = ttl_docs_running_query();
-
 	AcceptInvalidationMessages();
-	if (query != NULL)
-		return settings_at(relid, query->snapshot);
-	return settings_at(relid, IsolationUsesXactSnapshot() && ActiveSnapshotSet() ?
-					   GetActiveSnapshot() : NULL);
+	return settings_at(relid, ActiveSnapshotSet() ? GetActiveSnapshot() : NULL, true);
 }
 
 /*

@@ -22,9 +22,10 @@
  * not hide a document that was live then, and all scans of a query, and all its
  * workers, must agree.  The cache has the latest settings, and knows which
  * transaction wrote them.  If the snapshot sees that transaction, they are the
- * right ones; if not, the label is read with the snapshot.  (A commit is visible
- * a moment before its invalidations are sent.  Until then the older
- * settings are used: the command that changed them has not returned yet.)
+ * right ones; if not, the label is read with the snapshot.  A commit is visible
+ * a moment before its invalidations are sent; until then the cache has the older
+ * settings.  So a query keeps what it was told first (access_test.c), and the
+ * processes of a parallel query do not ask the cache.
  *
  * Other tables.  Every query asks for each table that it reads, and mostly it is
  * no collection.  A small array of such tables answers that in a few instructions.
@@ -78,6 +79,7 @@ static CacheEntry *lookup(Oid relid);
 static bool load(Oid relid, CacheEntry *entry);
 static void find_parent(CacheEntry *entry);
 static bool snapshot_sees(Snapshot snapshot, TransactionId writer);
+static bool is_mvcc(Snapshot snapshot);
 static bool snapshot_sees_table(Snapshot snapshot, Oid relid);
 static void forget_callback(Datum arg, Oid relid);
 static void forget_where(bool only_partitions);
@@ -124,11 +126,14 @@ ttl_docs_has_own_label(Oid relid)
 
 /*
  * Sets the settings of a collection that a snapshot sees; root is the table that
- * has the label.  Returns false if the snapshot sees the table, but not as a
- * collection: it became one later.
+ * has the label.  If the snapshot does not see the table either, these are the latest.
+ * Returns false if the snapshot sees the table, but not as a collection: it became
+ * one later.  Several processes with the same snapshot get the same answer if they
+ * do not use the cache.
  */
 bool
-ttl_docs_settings_at(Oid root, Snapshot snapshot, CollectionSettings *settings)
+ttl_docs_settings_at(Oid root, Snapshot snapshot, bool use_cache,
+					 CollectionSettings *settings)
 {
 	CacheEntry *entry = lookup(root);
 	TransactionId writer;
@@ -136,7 +141,8 @@ ttl_docs_settings_at(Oid root, Snapshot snapshot, CollectionSettings *settings)
 	if (entry == NULL || !entry->has_own_label)
 		return false;
 	*settings = entry->collection.settings;
-	if (snapshot_sees(snapshot, entry->label_writer))
+	if (!is_mvcc(snapshot) ||
+		(use_cache && snapshot_sees(snapshot, entry->label_writer)))
 		return true;
 	/* of a table that it does not see, it sees no rows either */
 	return ttl_docs_read_label_at(root, snapshot, settings, &writer) ||
@@ -144,8 +150,8 @@ ttl_docs_settings_at(Oid root, Snapshot snapshot, CollectionSettings *settings)
 }
 
 /*
- * Does a snapshot that sees a table of a collection see that it is one?  It may
- * have been adopted, attached or detached since.
+ * False if a snapshot sees a table of a collection, but not that it is one: it was
+ * adopted, attached or detached since.
  */
 bool
 ttl_docs_is_seen_by(Oid relid, Snapshot snapshot)
@@ -155,9 +161,9 @@ ttl_docs_is_seen_by(Oid relid, Snapshot snapshot)
 	Oid			parent;
 
 	if (entry == NULL || !entry->is_collection || entry->has_own_label)
-		return ttl_docs_settings_at(relid, snapshot, &settings);
+		return ttl_docs_settings_at(relid, snapshot, true, &settings);
 	parent = entry->parent;
-	if (!snapshot_sees(snapshot, entry->link_writer) &&
+	if (is_mvcc(snapshot) && !snapshot_sees(snapshot, entry->link_writer) &&
 		snapshot_sees_table(snapshot, relid))
 		return false;
 	return ttl_docs_is_seen_by(parent, snapshot);
@@ -171,9 +177,14 @@ ttl_docs_is_seen_by(Oid relid, Snapshot snapshot)
 static bool
 snapshot_sees(Snapshot snapshot, TransactionId writer)
 {
-	return snapshot == NULL || snapshot->snapshot_type != SNAPSHOT_MVCC ||
-		!XidInMVCCSnapshot(writer, snapshot) ||
+	return !XidInMVCCSnapshot(writer, snapshot) ||
 		TransactionIdIsCurrentTransactionId(writer);
+}
+
+static bool
+is_mvcc(Snapshot snapshot)
+{
+	return snapshot != NULL && snapshot->snapshot_type == SNAPSHOT_MVCC;
 }
 
 static bool

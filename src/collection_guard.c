@@ -38,7 +38,6 @@
 #include "tcop/utility.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
-#include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
@@ -92,8 +91,8 @@ guard_object_access(ObjectAccessType access, Oid classId, Oid objectId,
 	if (next_object_access_hook)
 		next_object_access_hook(access, classId, objectId, subId, arg);
 
-	if (access == OAT_FUNCTION_EXECUTE && objectId == F_PG_EXPORT_SNAPSHOT)
-		ttl_docs_note_export();
+	if (access == OAT_FUNCTION_EXECUTE)
+		ttl_docs_note_function(objectId);
 	/* Citus creates triggers without a utility command */
 	if (access == OAT_POST_CREATE && classId == TriggerRelationId)
 		ttl_docs_refuse_citus_trigger(objectId);

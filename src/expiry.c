@@ -239,19 +239,6 @@ ttl_docs_may_be_slot(TimestampTz ts, int64 slot)
 }
 
 /*
- * The slots of either kind from which on no document is expired under these
- * bounds.
- */
-void
-ttl_docs_safe_slots(const ExpiryBounds *bounds, int64 *inheriting, int64 *own)
-{
-	/* a document of slot s is later than s - SLOT_MAX_WIDTH seconds */
-	*inheriting = round_up_to_slot(bounds->written, 1) + SLOT_MAX_WIDTH -
-		SLOT_INHERITING_OFFSET;
-	*own = round_up_to_slot(bounds->due, 1) + SLOT_MAX_WIDTH;
-}
-
-/*
  * The width of the slots for a time to live, in seconds: a power of two, an
  * eighth of it at the most, so that a document is late by less than that.
  */

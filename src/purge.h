@@ -114,14 +114,31 @@ typedef struct PurgeTableKey
 	Oid			relid;
 } PurgeTableKey;
 
+/* Who scans a table for its earliest expiry, see write_earliest.c */
+typedef enum EarliestScanner
+{
+	SCANNER_SESSION,
+	SCANNER_PURGE,
+	SCANNER_COUNT
+} EarliestScanner;
+
+/* The last scan of such a one */
+typedef struct EarliestScanState
+{
+	uint64		number;			/* 0 = none counts */
+	pg_atomic_uint64 announced; /* by writers, since it began */
+} EarliestScanState;
+
 /*
  * A table in shared memory.  due is lowered by whoever knows of something
- * earlier.  Everything else is written under the lock.  Progress is written by
+ * earlier.  write_earliest.c has rules of its own for the earliest expiry.
+ * Everything else is written under the lock.  Progress is written by
  * the worker that has claimed the table, at the end of its pass, unless somebody
  * has counted the epoch up meanwhile: then it begins anew.
  *
  * An entry may go when its table is gone, and be used for another one.  A
- * session that still points to it can do no more than lower the due of that.
+ * session that still points to it can lower due and earliest expiry of that one,
+ * have its pass begin anew, or count rows to it: nothing that loses a document.
  */
 typedef struct PurgeTable
 {
@@ -135,8 +152,7 @@ typedef struct PurgeTable
 	int64		accepted_jump;	/* of the clock, by resume_purge() */
 	/* when its first document expires, see write_earliest.c */
 	pg_atomic_uint64 earliest;	/* DT_NOBEGIN = unknown */
-	TimestampTz announced;		/* by writers, since the last scan began */
-	uint64		earliest_scan;	/* the number of that scan */
+	EarliestScanState scans[SCANNER_COUNT];
 	pg_atomic_uint64 session_scanned;	/* when a session did, in elapsed time */
 	/* trouble */
 	int			failures;		/* of the table itself, in a row */
@@ -234,20 +250,21 @@ extern void ttl_docs_wake_launcher(TimestampTz when);
 
 /* purge_due.c */
 extern void ttl_docs_purge_due_init(void);
-extern bool ttl_docs_changed_collections(void);
 extern void ttl_docs_count_purged(PurgeTable *table, int rows);
 extern void ttl_docs_count_purged_at_commit(PurgeTable *table, int rows);
 
 /* write_earliest.c */
 typedef struct EarliestScan
 {
-	PurgeTable *table;
+	PurgeTable *table;			/* NULL = none is under way */
+	EarliestScanner scanner;
 	uint64		number;
 	TimestampTz claimed;		/* by transactions that began before */
 } EarliestScan;
 extern TimestampTz ttl_docs_earliest_expiry(PurgeTable *table);
 extern void ttl_docs_forget_earliest(PurgeTable *table);
-extern void ttl_docs_begin_raise(EarliestScan *scan, PurgeTable *table);
+extern void ttl_docs_begin_raise(EarliestScan *scan, EarliestScanner scanner,
+								 PurgeTable *table);
 extern void ttl_docs_end_raise(EarliestScan *scan, TimestampTz found);
 extern void ttl_docs_drop_claims(void);
 
@@ -433,6 +450,7 @@ typedef struct TablePass
 	bool		goes_on;		/* the last visit did not come to the end */
 	bool		may_raise;		/* the earliest expiry of the table */
 	bool		is_last_look;	/* only for that */
+	EarliestScan scan;			/* likewise, from the first look to the last */
 	bool		is_main;		/* no longer at the quarantine */
 	bool		has_candidates;
 	Candidates	candidates;

@@ -59,9 +59,10 @@ static void look_at_table(TablePass *pass, Relation rel,
 						  const Collection *collection);
 static void look_into_index(TablePass *pass, Relation rel, Oid index_oid,
 							const Collection *collection);
-static TimestampTz earliest_expiry(const TablePass *pass, PurgeTable *table,
-								   Relation rel, Relation index,
-								   const Collection *collection, TimestampTz clock);
+static bool found_nothing(const TablePass *pass);
+static TimestampTz expiry_after_look(const TablePass *pass, Relation rel,
+									 Relation index, const Collection *collection,
+									 TimestampTz clock);
 static bool is_swept(const PurgeTable *table, const CollectionSettings *settings);
 static void note_backlog(TablePass *pass, TimestampTz clock);
 static void come_back_for_left(PurgeProgress *progress, TimestampTz clock);
@@ -294,7 +295,6 @@ look_into_index(TablePass *pass, Relation rel, Oid index_oid,
 	Relation	index = index_open(index_oid, AccessShareLock);
 	TimestampTz clock = pass_clock(pass);
 	bool		held = PURGE_IS_HOLD(pass->state);
-	EarliestScan scan = {0};
 	bool		count = pass->table != NULL && !pass->foreground &&
 		(held || pass->goes_on) &&
 		clock >= pass->table->counted + COUNT_PERIOD;
@@ -306,6 +306,7 @@ look_into_index(TablePass *pass, Relation rel, Oid index_oid,
 			pass->progress.index_file != index->rd_rel->relfilenode)
 			ttl_docs_empty_quarantine(pass->table);
 		ttl_docs_reset_progress(&pass->progress, index, collection, clock);
+		pass->scan.table = NULL;
 	}
 	else
 		come_back_for_left(&pass->progress, clock);
@@ -313,8 +314,9 @@ look_into_index(TablePass *pass, Relation rel, Oid index_oid,
 	/* somebody waits, and wants what has expired in the slot at hand, too */
 	if (pass->foreground && !pass->is_last_look)
 		clock += (SLOT_MAX_WIDTH + 1) * USECS_PER_SEC;
-	if (pass->may_raise)
-		ttl_docs_begin_raise(&scan, pass->table);
+	/* at the first look: what is written meanwhile may come behind the position */
+	if (pass->may_raise && pass->scan.table == NULL)
+		ttl_docs_begin_raise(&pass->scan, SCANNER_PURGE, pass->table);
 	if (!held)
 		ttl_docs_find_candidates(rel, index, collection, &pass->progress, clock,
 								 pass->find_limit, count, &pass->candidates);
@@ -324,39 +326,42 @@ look_into_index(TablePass *pass, Relation rel, Oid index_oid,
 								 1, true, &pass->candidates);
 		note_backlog(pass, clock);
 	}
-	if (scan.table != NULL && (!held || count))
-		ttl_docs_end_raise(&scan, earliest_expiry(pass, scan.table, rel, index,
-												  collection, clock));
+	if (pass->scan.table != NULL && (!held || count) && found_nothing(pass))
+		ttl_docs_end_raise(&pass->scan, expiry_after_look(pass, rel, index,
+														  collection, clock));
 	index_close(index, AccessShareLock);
 }
 
-/*
- * A moment before which nothing in the table expires, by what the look has found;
- * DT_NOBEGIN if something has expired, or may have.
- */
-static TimestampTz
-earliest_expiry(const TablePass *pass, PurgeTable *table, Relation rel,
-				Relation index, const Collection *collection, TimestampTz clock)
+/* Has a look found nothing, and was nothing left before, that is expired? */
+static bool
+found_nothing(const TablePass *pass)
 {
-	const PurgeProgress *progress = &pass->progress;
-	const Candidates *found = &pass->candidates;
-	TimestampTz earliest = ttl_docs_slot_first_due(found->next_due);
+	return pass->candidates.count == 0 && pass->candidates.is_complete &&
+		pass->scan.table->quarantined == 0 &&
+		pass->progress.left_busy == 0 && pass->progress.left_no_room == 0;
+}
 
-	if (found->count > 0 || !found->is_complete || table->quarantined > 0 ||
-		progress->left_busy > 0 || progress->left_no_room > 0)
-		return DT_NOBEGIN;
+/* A moment before which nothing in the table expires, after such a look. */
+static TimestampTz
+expiry_after_look(const TablePass *pass, Relation rel, Relation index,
+				  const Collection *collection, TimestampTz clock)
+{
+	PurgeTable *table = pass->scan.table;
+	TimestampTz expiry = ttl_docs_slot_first_due(pass->candidates.next_due);
+
+	/* live documents that the pass has met */
 	for (SlotRange range = 0; range < RANGE_COUNT; range++)
-		if (progress->left[range])
-			earliest = Min(earliest, progress->revisit_at);
-	/* a document that was told of since may be behind the position of a worker */
+		if (pass->progress.left[range])
+			expiry = Min(expiry, pass->progress.revisit_at);
+	/* what was told of before the first look may be behind a worker's position */
 	if (!pass->foreground)
-		earliest = Min(earliest,
-					   ttl_docs_slot_first_due(ttl_docs_read_due(&table->due)));
+		expiry = Min(expiry,
+					 ttl_docs_slot_first_due(ttl_docs_read_due(&table->due)));
 	/* reading what is to come is only worth it if something has come */
 	if (collection->settings.indexing == INDEXING_LAZY)
-		earliest = ttl_docs_earliest_expiry(table) > clock ? DT_NOBEGIN :
-			Min(earliest, ttl_docs_first_lazy_expiry(rel, index, collection, clock));
-	return earliest;
+		expiry = ttl_docs_earliest_expiry(table) > clock ? DT_NOBEGIN :
+			Min(expiry, ttl_docs_first_lazy_expiry(rel, index, collection, clock));
+	return expiry;
 }
 
 /* Keeps in shared memory what a look has found. */

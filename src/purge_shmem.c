@@ -250,7 +250,8 @@ start_table(PurgeTable *table, Oid root)
 	table->accepted_jump = jump_accepted_for(root);
 	pg_atomic_init_u64(&table->earliest, (uint64) DT_NOBEGIN);
 	pg_atomic_init_u64(&table->session_scanned, 0);
-	table->announced = DT_NOEND;
+	for (int i = 0; i < SCANNER_COUNT; i++)
+		pg_atomic_init_u64(&table->scans[i].announced, (uint64) DT_NOEND);
 	table->visited = DT_NOBEGIN;
 	table->older_since = DT_NOEND;
 	table->oldest = DT_NOEND;
@@ -286,6 +287,8 @@ ttl_docs_begin_anew(PurgeTable *table)
 	table->epoch++;
 	table->progress.is_set = false;
 	LWLockRelease(ttl_docs_purge->lock);
+	/* a pass that is under way may have left something out */
+	ttl_docs_forget_earliest(table);
 	ttl_docs_lower_due(&table->due, ttl_docs_clock());
 }
 

@@ -450,6 +450,8 @@ forgive_table(Oid relid, Oid root)
 
 	if (table == NULL)
 		return;
+	/* before it, too: a pass must not take an empty quarantine for a clean table */
+	ttl_docs_begin_anew(table);
 	LWLockAcquire(ttl_docs_purge->lock, LW_EXCLUSIVE);
 	ttl_docs_unquarantine_all(table);
 	table->failures = 0;

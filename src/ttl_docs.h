@@ -161,8 +161,6 @@ extern TimestampTz ttl_docs_new_stamp(const CollectionSettings *settings,
 extern bool ttl_docs_may_be_slot(TimestampTz ts, int64 slot);
 extern bool ttl_docs_slot(TimestampTz ts, bool inherits, int32 ttl,
 						  int32 default_ttl, int64 *slot);
-extern void ttl_docs_safe_slots(const ExpiryBounds *bounds, int64 *inheriting,
-								int64 *own);
 
 #define SLOT_INHERITING_OFFSET	(INT64CONST(1) << 62)
 /* between the two kinds of slots: stamps lie within 2^43 seconds of zero */
@@ -192,7 +190,7 @@ extern bool ttl_docs_collection(Oid relid, Collection *collection);
 extern void ttl_docs_find_columns(Oid relid, Collection *collection);
 extern bool ttl_docs_has_own_label(Oid relid);
 extern void ttl_docs_forget(Oid relid);
-extern bool ttl_docs_settings_at(Oid root, Snapshot snapshot,
+extern bool ttl_docs_settings_at(Oid root, Snapshot snapshot, bool use_cache,
 								 CollectionSettings *settings);
 extern bool ttl_docs_is_seen_by(Oid relid, Snapshot snapshot);
 
@@ -281,10 +279,11 @@ struct LiveQuery
 										 * rows that are there */
 	TimestampTz checked_due;	/* when the row that such a query found will
 								 * expire */
+	struct KeptSettings *settings;	/* that it goes by, see access_test.c */
 };
 extern void ttl_docs_instant_init(void);
 extern TimestampTz ttl_docs_current_instant(void);
-extern void ttl_docs_note_export(void);
+extern void ttl_docs_note_function(Oid function);
 extern LiveQuery *ttl_docs_running_query(void);
 extern int	ttl_docs_instant_param(const PlannedStmt *stmt);
 #define INSTANT_PARAM_TYPE	INTERNALOID /* no expression has this type */
@@ -300,6 +299,7 @@ extern void ttl_docs_copy_init(void);
 /* access_test.c */
 pg_noreturn extern void ttl_docs_report_later_collection(Oid relid);
 extern bool ttl_docs_acts_for_backup(Oid relid);
+extern void ttl_docs_forget_kept_settings(void);
 
 /* write_ttl.c */
 extern int32 ttl_docs_document_ttl(Jsonb *doc, bool *inherits,
@@ -419,6 +419,7 @@ extern DeleteResult ttl_docs_delete_expired(Relation rel,
 											ItemPointer tid);
 
 /* purge_due.c; the rest of the purge is in purge.h */
+extern bool ttl_docs_changed_collections(void);
 extern void ttl_docs_note_document(struct PurgeTable **entry, Oid relid,
 								   const Collection *collection, int64 slot);
 extern void ttl_docs_note_change(Oid root);

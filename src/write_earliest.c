@@ -20,12 +20,13 @@
  * document of a transaction, and one that expires earlier than those before it,
  * costs more than a comparison.
  *
- * Scans of the purge index raise it.  A worker scans when it visits the table
+ * Scans of the purge index raise it.  A purge scans the table in a pass
  * (purge_pass.c).  A session scans the first entries of a btree, at most every
  * half second, for tables that no worker visits.  A scan must not miss a document
- * that is announced and not in the index yet:
+ * that is announced and not in the index yet, or that comes into a part of the
+ * index which was read already:
  *
- * 1. It resets "announced".  From here on writers lower that value, too.
+ * 1. It resets its "announced".  From here on writers lower that value, too.
  * 2. It reads the claims of all sessions: the transactions that began before.
  * 3. It reads the index, in which everything else is: what is committed,
  *    prepared, or rolled back.
@@ -34,13 +35,17 @@
  * A prepared transaction needs no claim: its rows are in the index.
  *
  * Settings decide when a document expires.  A change of settings makes the value
- * unknown.  It holds a lock that conflicts with ROW EXCLUSIVE, which whoever scans
- * holds, so no scan goes by settings that are about to change; and the
- * transaction that changes them does not scan.  Nor does one that gave the table a
+ * unknown, and scans that are under way void.  It holds a lock that conflicts with
+ * ROW EXCLUSIVE, which whoever begins a scan holds, so no scan begins under settings
+ * that are about to change; and the transaction that changes them does not scan.
+ * (pause_purge() and resume_purge() hold less; they do not change when
+ * documents expire.)  Nor does one that gave the table a
  * new file (TRUNCATE, ALTER TABLE): after a rollback the old file is back.
  *
  * Locks.  Reading the value takes none.  Lowering and raising take a spinlock of the
- * table, for a few instructions.  Claims are written by their session alone;
+ * table, for a few instructions.  The entry of a table may be used for another one
+ * at any moment, so values are lowered atomically, which is harmless for another
+ * table, and a scan is known by a number that no other scan has.  Claims are written by their session alone;
  * readers see a claim of this transaction, or of an earlier one, which is harmless:
  * the earlier one has ended, so its rows are in the index.  Nothing is undone on
  * error: a value that is too low is right.  A claim goes with its transaction, on
@@ -69,6 +74,12 @@
 #define MAX_CLAIMS		7
 #define LOCK_COUNT		64
 
+typedef union PaddedLock
+{
+	slock_t		lock;
+	char		padding[PG_CACHE_LINE_SIZE];
+} PaddedLock;
+
 typedef struct Claim
 {
 	pg_atomic_uint64 table;		/* database and table; 0 = none */
@@ -80,12 +91,14 @@ typedef struct SessionClaims
 	Claim		of_table[MAX_CLAIMS];
 	pg_atomic_uint64 of_others; /* the earliest of all other tables; DT_NOEND =
 								 * none */
+	uint64		padding;		/* a session's claims fill a cache line */
 } SessionClaims;
 
 typedef struct EarliestShared
 {
+	pg_atomic_uint64 scans;		/* numbers of scans so far */
 	/* not in the entries of tables, which may be used for another table */
-	slock_t		locks[LOCK_COUNT];
+	PaddedLock	locks[LOCK_COUNT];
 	SessionClaims sessions[FLEXIBLE_ARRAY_MEMBER];
 } EarliestShared;
 
@@ -102,7 +115,6 @@ static void startup_shmem(void);
 static slock_t *lock_of(const PurgeTable *table);
 static uint64 claim_key(Oid database, Oid relid);
 static bool claim(Oid relid, TimestampTz expiry);
-static bool lower(pg_atomic_uint64 *value, TimestampTz expiry);
 static TimestampTz earliest_claim(const PurgeTable *table);
 static void scan_first_entries(Relation rel, const Collection *collection,
 							   PurgeTable *table);
@@ -141,8 +153,10 @@ startup_shmem(void)
 		next_shmem_startup_hook();
 	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
 	shared = ShmemInitStruct("ttl_docs earliest expiry", shared_size(), &found);
+	if (!found)
+		pg_atomic_init_u64(&shared->scans, 0);
 	for (int i = 0; !found && i < LOCK_COUNT; i++)
-		SpinLockInit(&shared->locks[i]);
+		SpinLockInit(&shared->locks[i].lock);
 	for (int i = 0; !found && i < MaxBackends; i++)
 	{
 		SessionClaims *session = &shared->sessions[i];
@@ -157,10 +171,11 @@ startup_shmem(void)
 	LWLockRelease(AddinShmemInitLock);
 }
 
+/* Ask once for each use: the entry may be another table's a moment later. */
 static slock_t *
 lock_of(const PurgeTable *table)
 {
-	return &shared->locks[table->key.relid % LOCK_COUNT];
+	return &shared->locks[table->key.relid % LOCK_COUNT].lock;
 }
 
 static uint64
@@ -177,17 +192,24 @@ void
 ttl_docs_announce_expiry(Oid relid, Oid root, TimestampTz expiry)
 {
 	PurgeTable *table;
+	slock_t    *lock;
 
 	if (!claim(relid, expiry))
 		return;
 	table = ttl_docs_purge_table(relid, root);
 	if (table == NULL)
 		return;					/* always unknown */
-	/* the claim is there before the lock is taken, which is a barrier */
-	SpinLockAcquire(lock_of(table));
-	(void) lower(&table->earliest, expiry);
-	table->announced = Min(table->announced, expiry);
-	SpinLockRelease(lock_of(table));
+
+	/*
+	 * A scan that begins after this has our claim: the lock, when it is released,
+	 * publishes the claim to whoever takes it next.
+	 */
+	lock = lock_of(table);
+	SpinLockAcquire(lock);
+	(void) ttl_docs_lower_due(&table->earliest, expiry);
+	for (int i = 0; i < SCANNER_COUNT; i++)
+		(void) ttl_docs_lower_due(&table->scans[i].announced, expiry);
+	SpinLockRelease(lock);
 }
 
 /* Notes the claim of this transaction; false if it has one as early as that. */
@@ -200,28 +222,18 @@ claim(Oid relid, TimestampTz expiry)
 	Assert(compat_proc_number(MyProc) < MaxBackends);
 	for (int i = 0; i < nclaims; i++)
 		if (pg_atomic_read_u64(&mine->of_table[i].table) == key)
-			return lower(&mine->of_table[i].expiry, expiry);
+			return ttl_docs_lower_due(&mine->of_table[i].expiry, expiry);
 	if (nclaims == MAX_CLAIMS)
 	{
 		claims_others = true;
 		/* it may be of another table, so the table at hand may not know yet */
-		(void) lower(&mine->of_others, expiry);
+		(void) ttl_docs_lower_due(&mine->of_others, expiry);
 		return true;
 	}
 	pg_atomic_write_u64(&mine->of_table[nclaims].expiry, (uint64) expiry);
 	pg_write_barrier();
 	pg_atomic_write_u64(&mine->of_table[nclaims].table, key);
 	nclaims++;
-	return true;
-}
-
-/* Lowers a value that nobody else writes at the same time. */
-static bool
-lower(pg_atomic_uint64 *value, TimestampTz expiry)
-{
-	if (expiry >= (TimestampTz) pg_atomic_read_u64(value))
-		return false;
-	pg_atomic_write_u64(value, (uint64) expiry);
 	return true;
 }
 
@@ -287,24 +299,32 @@ ttl_docs_earliest_expiry(PurgeTable *table)
 void
 ttl_docs_forget_earliest(PurgeTable *table)
 {
-	SpinLockAcquire(lock_of(table));
+	slock_t    *lock = lock_of(table);
+
+	SpinLockAcquire(lock);
 	pg_atomic_write_u64(&table->earliest, (uint64) DT_NOBEGIN);
-	table->earliest_scan++;
-	SpinLockRelease(lock_of(table));
+	for (int i = 0; i < SCANNER_COUNT; i++)
+		table->scans[i].number = 0;
+	SpinLockRelease(lock);
 }
 
 /*
- * Begins a scan that may raise the value.  The caller holds ROW EXCLUSIVE on the
- * table since before it read the settings.
+ * Begins a scan that may raise the value; an earlier one of the same kind is void.
+ * The caller holds ROW EXCLUSIVE on the table since before it read the settings.
  */
 void
-ttl_docs_begin_raise(EarliestScan *scan, PurgeTable *table)
+ttl_docs_begin_raise(EarliestScan *scan, EarliestScanner scanner,
+					 PurgeTable *table)
 {
+	slock_t    *lock = lock_of(table);
+
 	scan->table = table;
-	SpinLockAcquire(lock_of(table));
-	table->announced = DT_NOEND;
-	scan->number = ++table->earliest_scan;
-	SpinLockRelease(lock_of(table));
+	scan->scanner = scanner;
+	scan->number = pg_atomic_add_fetch_u64(&shared->scans, 1);
+	SpinLockAcquire(lock);
+	pg_atomic_write_u64(&table->scans[scanner].announced, (uint64) DT_NOEND);
+	table->scans[scanner].number = scan->number;
+	SpinLockRelease(lock);
 	pg_memory_barrier();
 	scan->claimed = earliest_claim(table);
 }
@@ -340,15 +360,19 @@ void
 ttl_docs_end_raise(EarliestScan *scan, TimestampTz found)
 {
 	PurgeTable *table = scan->table;
+	EarliestScanState *state = &table->scans[scan->scanner];
+	slock_t    *lock = lock_of(table);
 
-	SpinLockAcquire(lock_of(table));
-	if (table->earliest_scan == scan->number)
+	found = Min(found, scan->claimed);
+	SpinLockAcquire(lock);
+	if (state->number == scan->number)
 	{
-		found = Min(Min(found, scan->claimed), table->announced);
+		found = Min(found, (TimestampTz) pg_atomic_read_u64(&state->announced));
 		if (found > ttl_docs_earliest_expiry(table))
 			pg_atomic_write_u64(&table->earliest, (uint64) found);
 	}
-	SpinLockRelease(lock_of(table));
+	SpinLockRelease(lock);
+	scan->table = NULL;
 }
 
 /*
@@ -366,7 +390,7 @@ scan_first_entries(Relation rel, const Collection *collection, PurgeTable *table
 
 	if (ttl_docs_changed_collections() || compat_has_new_file(rel))
 		return;
-	ttl_docs_begin_raise(&scan, table);
+	ttl_docs_begin_raise(&scan, SCANNER_SESSION, table);
 	if (RelationGetNumberOfBlocks(rel) == 0)
 		ttl_docs_end_raise(&scan, DT_NOEND);
 	else if (indexing == INDEXING_CONSISTENT &&

@@ -266,3 +266,21 @@ DROP TABLE instant_docs;
 DROP FUNCTION travel, count_stable, count_volatile, count_stable_sql, count_volatile_sql,
 	outer_volatile, outer_stable, now_stable, now_volatile, fail_stable;
 DROP PROCEDURE watch;
+
+-- Settings that a function has just changed count for its next expressions, also if a
+-- query runs the function: each has a snapshot of its own.
+CREATE TABLE instant_later (id text PRIMARY KEY, doc jsonb);
+CREATE FUNCTION adopt_and_tell() RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    adopted interval;
+    changed interval;
+BEGIN
+    PERFORM ttl_docs.adopt('instant_later', 100);
+    adopted := ttl_docs.expires_at('instant_later', 'epoch', NULL) - 'epoch';
+    PERFORM ttl_docs.set_default_ttl('instant_later', 200);
+    changed := ttl_docs.expires_at('instant_later', 'epoch', NULL) - 'epoch';
+    RETURN format('%s, %s', adopted, changed);
+END $$;
+SELECT adopt_and_tell();
+DROP TABLE instant_later;
+DROP FUNCTION adopt_and_tell;

@@ -80,17 +80,17 @@ SELECT count(*) > 0 AS is_called, count(*) FILTER (WHERE doc ? 'secret') AS secr
 SELECT reader.f(), reader.pl();
 SELECT count(*) FILTER (WHERE doc ? 'secret') AS secrets FROM reader.shown;
 -- Foreign keys of the reader's own tables run code of the reader's: casts of a key.
-CREATE TYPE reader.key AS (k text);
-CREATE FUNCTION reader.key_text(reader.key) RETURNS text IMMUTABLE LANGUAGE sql AS
+CREATE TYPE reader.key AS (k int);
+CREATE FUNCTION reader.key_int(reader.key) RETURNS int IMMUTABLE LANGUAGE sql AS
 $$ SELECT ($1).k FROM (SELECT count(reader.show(pk.doc, 'x')) FROM plans.c pk) AS s $$;
-CREATE CAST (reader.key AS text) WITH FUNCTION reader.key_text(reader.key) AS IMPLICIT;
-CREATE TABLE reader.texts (id text PRIMARY KEY);
-INSERT INTO reader.texts VALUES ('a');
+CREATE CAST (reader.key AS int) WITH FUNCTION reader.key_int(reader.key) AS IMPLICIT;
+CREATE TABLE reader.ints (id int PRIMARY KEY);
+INSERT INTO reader.ints VALUES (1);
 CREATE TABLE reader.keys (k reader.key);
-INSERT INTO reader.keys VALUES (ROW('a'));
-ALTER TABLE reader.keys ADD FOREIGN KEY (k) REFERENCES reader.texts ON DELETE CASCADE;
-INSERT INTO reader.keys VALUES (ROW('a'));
-DELETE FROM reader.texts;
+INSERT INTO reader.keys VALUES (ROW(1));
+ALTER TABLE reader.keys ADD FOREIGN KEY (k) REFERENCES reader.ints ON DELETE CASCADE;
+INSERT INTO reader.keys VALUES (ROW(1));
+DELETE FROM reader.ints;
 SELECT count(*) FILTER (WHERE doc ? 'secret') AS secrets FROM reader.shown;
 RESET ROLE;
 
