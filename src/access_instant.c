@@ -177,16 +177,17 @@ ttl_docs_now(PG_FUNCTION_ARGS)
 
 /*
  * The parameter that carries the instant to the workers of a parallel plan, or
- * -1.  It is known by its type, which no parameter of a query can have.
+ * -1 if the plan has not passed access_plan.c.  It is known by the mark that
+ * follows it, whose type no parameter of a query can have.
  */
 int
 ttl_docs_instant_param(const PlannedStmt *stmt)
 {
 	StaticAssertStmt(sizeof(Datum) == sizeof(TimestampTz),
 					 "the instant is passed as a Datum");
-	for (int i = list_length(stmt->paramExecTypes) - 1; i >= 0; i--)
-		if (list_nth_oid(stmt->paramExecTypes, i) == INSTANT_PARAM_TYPE)
-			return i;
+	for (int i = list_length(stmt->paramExecTypes) - 1; i > 0; i--)
+		if (list_nth_oid(stmt->paramExecTypes, i) == PLAN_MARK_TYPE)
+			return i - 1;
 	return -1;
 }
 
@@ -549,7 +550,7 @@ forget_transaction(XactEvent event, void *arg)
 		return;
 	ttl_docs_forget_kept_settings();
 	if (has_published)
-		ttl_docs_publish_instant(DT_NOEND);
+		ttl_docs_unpublish_instants();
 	has_published = false;
 	transaction_instant_is_set = false;
 	note_boundary();

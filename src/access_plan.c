@@ -41,8 +41,8 @@
  * standard_planner() itself, and execute what that returns.  ExecutorStart is
  * the second door (access_instant.c calls ttl_docs_prepare_plan): a plan that
  * reads a collection and does not carry our mark is filtered there, on a copy,
- * because it may belong to a cache.  The mark is the parameter that carries the instant;
- * its type is one that no expression of a query can have.
+ * because it may belong to a cache.  The mark follows the parameter that carries the
+ * instant; its type is one that no expression of a query can have.
  *
  * The test is recognised by all of its node, never by its function alone:
  * everybody may call is_live() in a query, with other arguments.
@@ -238,12 +238,14 @@ scans_collection(const PlannedStmt *stmt)
 	return false;
 }
 
-/* The parameter for the instant, which is also our mark; added once. */
+/* The parameter for the instant, with our mark behind it; added once. */
 static int
 add_instant_param(PlannedStmt *stmt)
 {
 	if (ttl_docs_instant_param(stmt) < 0)
-		stmt->paramExecTypes = lappend_oid(stmt->paramExecTypes, INSTANT_PARAM_TYPE);
+		stmt->paramExecTypes = lappend_oid(lappend_oid(stmt->paramExecTypes,
+													   INSTANT_PARAM_TYPE),
+										   PLAN_MARK_TYPE);
 	return ttl_docs_instant_param(stmt);
 }
 

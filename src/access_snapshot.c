@@ -16,8 +16,11 @@
  * 1. What the exporter has published in shared memory.  A session that is about to
  *    call pg_export_snapshot() publishes its instant if its transaction is
  *    REPEATABLE READ or SERIALIZABLE, else when its statement arrived.  (So
- *    a snapshot that is imported and exported again keeps its instant.)  Of several
- *    exports of a transaction, the first counts.
+ *    a snapshot that is imported and exported again keeps its instant.)  A READ
+ *    COMMITTED transaction can export several snapshots.  They are told apart
+ *    by xmax, which never falls from one snapshot to the next: of what was published
+ *    with an xmax that is not beyond that of the imported snapshot, the last
+ *    counts.
  * 2. When the exporter's transaction began, from pg_stat_activity: for a
  *    walsender, which exports without a query.
  * 3. When the exporter's process began, if track_activities is off.
@@ -27,13 +30,16 @@
  *
  * The object access hook (collection_guard.c) tells us of the call.
  *
- * Shared memory: an atomic value for each process, so there is no lock.  The
- * transaction callback of access_instant.c takes it back, on error too.
+ * Shared memory: some values for each process, which only that process writes, so
+ * there is no lock.  What an importer wants to know was written before the file of
+ * its snapshot; if it is overwritten meanwhile, an earlier moment is taken.
+ * The transaction callback of access_instant.c takes it back, on error too.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
+#include "access/transam.h"
 #include "access/xact.h"
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"
@@ -45,15 +51,33 @@
 #include "storage/procarray.h"
 #include "storage/shmem.h"
 #include "utils/backend_status.h"
+#include "utils/snapmgr.h"
 
-#include "ttl_docs.h"
+#include "purge.h"
 
-/* where core keeps them, and the line that we read */
+/* where core keeps them, and the lines that we read */
 #define SNAPSHOT_DIRECTORY	"pg_snapshots"
 #define PID_LINE			"pid:%d"
+#define XMAX_LINE			"xmax:%u"
 
-/* By process; DT_NOEND = none */
-static pg_atomic_uint64 *published = NULL;
+/* exports of a transaction that are told apart */
+#define MAX_EXPORTS			16
+
+typedef struct Export
+{
+	pg_atomic_uint64 xmax;		/* of the snapshot; 0 = none */
+	pg_atomic_uint64 instant;
+} Export;
+
+/* What a process has published */
+typedef struct SessionExports
+{
+	pg_atomic_uint64 first;		/* the earliest instant; DT_NOEND = none */
+	Export		exports[MAX_EXPORTS];
+} SessionExports;
+
+static SessionExports *published = NULL;	/* by process */
+static int	nexports = 0;		/* of this transaction */
 
 static shmem_request_hook_type next_shmem_request_hook = NULL;
 static shmem_startup_hook_type next_shmem_startup_hook = NULL;
@@ -61,7 +85,8 @@ static shmem_startup_hook_type next_shmem_startup_hook = NULL;
 static void request_shmem(void);
 static void startup_shmem(void);
 static const char *imported_snapshot(Node *parsetree);
-static int	exporter_pid(const char *snapshot);
+static TimestampTz published_instant(SessionExports *exporter, TransactionId xmax);
+static int	exporter_pid(const char *snapshot, TransactionId *xmax);
 static TimestampTz began(int pid);
 
 void
@@ -78,7 +103,7 @@ request_shmem(void)
 {
 	if (next_shmem_request_hook)
 		next_shmem_request_hook();
-	RequestAddinShmemSpace(mul_size(MaxBackends, sizeof(pg_atomic_uint64)));
+	RequestAddinShmemSpace(mul_size(MaxBackends, sizeof(SessionExports)));
 }
 
 static void
@@ -90,24 +115,52 @@ startup_shmem(void)
 		next_shmem_startup_hook();
 	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
 	published = ShmemInitStruct("ttl_docs instants",
-								mul_size(MaxBackends, sizeof(pg_atomic_uint64)),
+								mul_size(MaxBackends, sizeof(SessionExports)),
 								&found);
 	for (int i = 0; !found && i < MaxBackends; i++)
-		pg_atomic_init_u64(&published[i], (uint64) DT_NOEND);
+	{
+		pg_atomic_init_u64(&published[i].first, (uint64) DT_NOEND);
+		for (int j = 0; j < MAX_EXPORTS; j++)
+		{
+			pg_atomic_init_u64(&published[i].exports[j].xmax, 0);
+			pg_atomic_init_u64(&published[i].exports[j].instant, 0);
+		}
+	}
 	LWLockRelease(AddinShmemInitLock);
 }
 
-/*
- * Tells others a moment that is not later than the instants of this transaction;
- * DT_NOEND = it has none.
- */
+/* Tells others the instant of the active snapshot, or an earlier moment. */
 void
 ttl_docs_publish_instant(TimestampTz instant)
 {
-	pg_atomic_uint64 *mine = &published[compat_proc_number(MyProc)];
+	SessionExports *mine = &published[compat_proc_number(MyProc)];
+	TransactionId xmax = ActiveSnapshotSet() ? GetActiveSnapshot()->xmax :
+		FirstNormalTransactionId;
+	Export	   *slot;
 
-	if (instant < (TimestampTz) pg_atomic_read_u64(mine) || instant == DT_NOEND)
-		pg_atomic_write_u64(mine, (uint64) instant);
+	(void) ttl_docs_lower_due(&mine->first, instant);
+	/* of the same xmax, the earliest counts */
+	for (int i = 0; i < Min(nexports, MAX_EXPORTS); i++)
+		if (pg_atomic_read_u64(&mine->exports[i].xmax) == xmax)
+			return;
+	slot = &mine->exports[nexports++ % MAX_EXPORTS];
+	pg_atomic_write_u64(&slot->xmax, 0);
+	pg_write_barrier();
+	pg_atomic_write_u64(&slot->instant, (uint64) instant);
+	pg_write_barrier();
+	pg_atomic_write_u64(&slot->xmax, xmax);
+}
+
+/* The transaction has ended, and its snapshots can no longer be imported. */
+void
+ttl_docs_unpublish_instants(void)
+{
+	SessionExports *mine = &published[compat_proc_number(MyProc)];
+
+	pg_atomic_write_u64(&mine->first, (uint64) DT_NOEND);
+	for (int i = 0; i < Min(nexports, MAX_EXPORTS); i++)
+		pg_atomic_write_u64(&mine->exports[i].xmax, 0);
+	nexports = 0;
 }
 
 /*
@@ -118,15 +171,37 @@ TimestampTz
 ttl_docs_instant_to_import(Node *parsetree)
 {
 	const char *snapshot = imported_snapshot(parsetree);
-	int			pid = snapshot != NULL ? exporter_pid(snapshot) : 0;
+	TransactionId xmax;
+	int			pid = snapshot != NULL ? exporter_pid(snapshot, &xmax) : 0;
 	PGPROC	   *proc = pid != 0 ? BackendPidGetProc(pid) : NULL;
 	TimestampTz instant;
 
 	if (proc == NULL || compat_proc_number(proc) >= MaxBackends)
 		return DT_NOEND;
-	instant = (TimestampTz)
-		pg_atomic_read_u64(&published[compat_proc_number(proc)]);
+	instant = published_instant(&published[compat_proc_number(proc)], xmax);
 	return instant != DT_NOEND ? instant : ttl_docs_shifted(began(pid));
+}
+
+/* What a process has published for a snapshot with that xmax; DT_NOEND = nothing. */
+static TimestampTz
+published_instant(SessionExports *exporter, TransactionId xmax)
+{
+	TimestampTz result = (TimestampTz) pg_atomic_read_u64(&exporter->first);
+	TransactionId best = InvalidTransactionId;
+
+	for (int i = 0; i < MAX_EXPORTS; i++)
+	{
+		Export	   *slot = &exporter->exports[i];
+		TransactionId slot_xmax = (TransactionId) pg_atomic_read_u64(&slot->xmax);
+
+		if (!TransactionIdIsValid(slot_xmax) || TransactionIdFollows(slot_xmax, xmax) ||
+			(TransactionIdIsValid(best) && TransactionIdPrecedes(slot_xmax, best)))
+			continue;
+		pg_read_barrier();
+		best = slot_xmax;
+		result = (TimestampTz) pg_atomic_read_u64(&slot->instant);
+	}
+	return result;
 }
 
 static const char *
@@ -140,15 +215,19 @@ imported_snapshot(Node *parsetree)
 	return strVal(&linitial_node(A_Const, stmt->args)->val);
 }
 
-/* The process that has exported a snapshot; 0 if there is no such snapshot. */
+/*
+ * The process that has exported a snapshot, and the xmax of that; 0 if there is no
+ * such snapshot.
+ */
 static int
-exporter_pid(const char *snapshot)
+exporter_pid(const char *snapshot, TransactionId *xmax)
 {
 	char		path[MAXPGPATH];
 	char		line[128];
 	FILE	   *file;
 	int			pid = 0;
 
+	*xmax = InvalidTransactionId;
 	/* as core does: nothing that leads to another directory */
 	if (strspn(snapshot, "0123456789ABCDEF-") != strlen(snapshot))
 		return 0;
@@ -156,9 +235,9 @@ exporter_pid(const char *snapshot)
 	file = AllocateFile(path, PG_BINARY_R);
 	if (file == NULL)
 		return 0;
-	while (pid == 0 && fgets(line, sizeof(line), file) != NULL)
+	while (!TransactionIdIsValid(*xmax) && fgets(line, sizeof(line), file) != NULL)
 		if (sscanf(line, PID_LINE, &pid) != 1)
-			pid = 0;
+			(void) sscanf(line, XMAX_LINE, xmax);
 	FreeFile(file);
 	return pid;
 }

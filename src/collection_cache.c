@@ -41,6 +41,7 @@
 #include "access/table.h"
 #include "access/transam.h"
 #include "access/xact.h"
+#include "catalog/pg_attribute.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
 #include "utils/fmgroids.h"
@@ -78,7 +79,7 @@ static inline Oid *plain_table(Oid relid);
 static CacheEntry *lookup(Oid relid);
 static bool load(Oid relid, CacheEntry *entry);
 static void find_parent(CacheEntry *entry);
-static bool snapshot_sees(Snapshot snapshot, TransactionId writer);
+static bool snapshot_sees_column(Snapshot snapshot, Oid relid, AttrNumber attno);
 static bool is_mvcc(Snapshot snapshot);
 static bool snapshot_sees_table(Snapshot snapshot, Oid relid);
 static void forget_callback(Datum arg, Oid relid);
@@ -137,16 +138,50 @@ ttl_docs_settings_at(Oid root, Snapshot snapshot, bool use_cache,
 {
 	CacheEntry *entry = lookup(root);
 	TransactionId writer;
+	AttrNumber	ts;
+	bool		is_own;
 
 	if (entry == NULL || !entry->has_own_label)
 		return false;
 	*settings = entry->collection.settings;
-	if (!is_mvcc(snapshot) ||
-		(use_cache && snapshot_sees(snapshot, entry->label_writer)))
+	if (!is_mvcc(snapshot))
 		return true;
+	/* of what we have written ourselves, an older query may not see all */
+	is_own = TransactionIdIsCurrentTransactionId(entry->label_writer);
+	if (use_cache && !is_own && !XidInMVCCSnapshot(entry->label_writer, snapshot))
+		return true;
+	ts = entry->collection.ts;
+	if (ttl_docs_read_label_at(root, snapshot, settings, &writer))
+		return is_own || snapshot_sees_column(snapshot, root, ts);
 	/* of a table that it does not see, it sees no rows either */
-	return ttl_docs_read_label_at(root, snapshot, settings, &writer) ||
-		!snapshot_sees_table(snapshot, root);
+	return is_own || !snapshot_sees_table(snapshot, root);
+}
+
+/*
+ * Does a snapshot see that column?  A collection that was released and adopted again
+ * has new system columns, and may have been rewritten for them.
+ */
+static bool
+snapshot_sees_column(Snapshot snapshot, Oid relid, AttrNumber attno)
+{
+	Relation	attributes = table_open(AttributeRelationId, AccessShareLock);
+	ScanKeyData keys[2];
+	SysScanDesc scan;
+	HeapTuple	tuple;
+	bool		found;
+
+	ScanKeyInit(&keys[0], Anum_pg_attribute_attrelid, BTEqualStrategyNumber,
+				F_OIDEQ, ObjectIdGetDatum(relid));
+	ScanKeyInit(&keys[1], Anum_pg_attribute_attnum, BTEqualStrategyNumber,
+				F_INT2EQ, Int16GetDatum(attno));
+	scan = systable_beginscan(attributes, AttributeRelidNumIndexId, true, snapshot,
+							  lengthof(keys), keys);
+	tuple = systable_getnext(scan);
+	found = HeapTupleIsValid(tuple) &&
+		!((Form_pg_attribute) GETSTRUCT(tuple))->attisdropped;
+	systable_endscan(scan);
+	table_close(attributes, AccessShareLock);
+	return found;
 }
 
 /*
@@ -163,22 +198,11 @@ ttl_docs_is_seen_by(Oid relid, Snapshot snapshot)
 	if (entry == NULL || !entry->is_collection || entry->has_own_label)
 		return ttl_docs_settings_at(relid, snapshot, true, &settings);
 	parent = entry->parent;
-	if (is_mvcc(snapshot) && !snapshot_sees(snapshot, entry->link_writer) &&
+	if (is_mvcc(snapshot) && XidInMVCCSnapshot(entry->link_writer, snapshot) &&
+		!TransactionIdIsCurrentTransactionId(entry->link_writer) &&
 		snapshot_sees_table(snapshot, relid))
 		return false;
 	return ttl_docs_is_seen_by(parent, snapshot);
-}
-
-/*
- * Does a snapshot see what a transaction has written that is committed, or our own?
- * Whatever we change ourselves counts from then on: nobody changes the settings of
- * a table that is in use.
- */
-static bool
-snapshot_sees(Snapshot snapshot, TransactionId writer)
-{
-	return !XidInMVCCSnapshot(writer, snapshot) ||
-		TransactionIdIsCurrentTransactionId(writer);
 }
 
 static bool

@@ -324,6 +324,7 @@ typedef struct Candidates
 								 * passed */
 	int64		rested;			/* when it rested last, likewise */
 	TimestampTz next_due;		/* of what is not expired yet */
+	TimestampTz first_live;		/* when that expires; of a lazy collection */
 	int64		backlog;		/* how many there are in all; -1 = not counted */
 	int32		default_ttl;	/* that the due times of items go by */
 } Candidates;
@@ -338,8 +339,8 @@ extern void ttl_docs_rewind_progress(PurgeProgress *progress, TimestampTz due);
 extern void ttl_docs_find_candidates(Relation rel, Relation index,
 									 const Collection *collection,
 									 const PurgeProgress *progress,
-									 TimestampTz clock, int max, bool count,
-									 Candidates *found);
+									 TimestampTz clock, TimestampTz ahead, int max,
+									 bool count, Candidates *found);
 extern SlotRange ttl_docs_slot_range(int64 slot);
 extern int	ttl_docs_compare_positions(const PurgePosition *a, const PurgePosition *b);
 extern bool ttl_docs_floor_may_cover(const CollectionSettings *settings, int64 slot);
@@ -347,9 +348,6 @@ extern TimestampTz ttl_docs_slot_due(int64 slot, int32 default_ttl);
 extern TimestampTz ttl_docs_slot_first_due(TimestampTz due);
 extern TimestampTz ttl_docs_first_expiry(Relation rel, Relation index,
 										 const CollectionSettings *settings);
-extern TimestampTz ttl_docs_first_lazy_expiry(Relation rel, Relation index,
-											  const Collection *collection,
-											  TimestampTz clock);
 
 /* purge_batch.c */
 typedef enum BatchEnd
@@ -450,7 +448,9 @@ typedef struct TablePass
 	bool		goes_on;		/* the last visit did not come to the end */
 	bool		may_raise;		/* the earliest expiry of the table */
 	bool		is_last_look;	/* only for that */
-	EarliestScan scan;			/* likewise, from the first look to the last */
+	EarliestScan scan;			/* likewise, from the first look to the last: */
+	TimestampTz ahead;			/* how far it looks, in a lazy collection; */
+	TimestampTz first_live;		/* what it has found there */
 	bool		is_main;		/* no longer at the quarantine */
 	bool		has_candidates;
 	Candidates	candidates;

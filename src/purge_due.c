@@ -127,7 +127,7 @@ pending_due(PurgeTable *table)
 
 /*
  * This transaction has changed a collection, or made it, or something that may
- * concern any of them (InvalidOid).
+ * concern the purge of any of them (InvalidOid).
  */
 void
 ttl_docs_note_change(Oid root)
@@ -137,7 +137,8 @@ ttl_docs_note_change(Oid root)
 	must_list = true;
 	changed = list_append_unique_oid(changed, root);
 	MemoryContextSwitchTo(caller);
-	ttl_docs_settings_change(root);
+	if (OidIsValid(root))
+		ttl_docs_settings_change(root);
 }
 
 /* Has this transaction changed any collection? */

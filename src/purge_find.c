@@ -55,9 +55,6 @@
 /* work_mem of a bitmap, in bytes; beyond it, it knows blocks only, as BRIN does */
 #define BITMAP_MEMORY	4194304L
 #define BLOCKS_AT_ONCE	128
-/* how far the first expiry of a lazy collection is searched, in time and in blocks */
-#define HORIZON			(180 * USECS_PER_SEC)
-#define MAX_FIRST_BLOCKS	1024
 
 /* One of the two ranges of a btree while it is read */
 typedef struct RangeScan
@@ -87,16 +84,12 @@ static bool time_is_up(Candidates *found, int64 entries);
 static void find_in_brin(Relation rel, Relation index,
 						 const Collection *collection,
 						 const PurgeProgress *progress, TimestampTz clock,
-						 int max, Candidates *found);
+						 TimestampTz ahead, int max, Candidates *found);
 static TIDBitmap *expired_blocks(Relation index, const CollectionSettings *settings,
 								 TimestampTz clock);
 static TimestampTz first_expiry_in_range(Relation rel, Relation index,
 										 SlotRange range,
 										 const CollectionSettings *settings);
-static int	first_blocks(Relation index, const CollectionSettings *settings,
-						 TimestampTz clock, BlockNumber *blocks);
-static TimestampTz first_expiry_in_blocks(Relation rel, const Collection *collection,
-										  BlockNumber first, BlockNumber last);
 static void find_in_blocks(Relation rel, const Collection *collection,
 						   TimestampTz clock, BlockNumber first,
 						   BlockNumber last, int *room, Candidates *found);
@@ -232,23 +225,26 @@ ttl_docs_rewind_progress(PurgeProgress *progress, TimestampTz due)
 
 /*
  * Finds up to about max candidates from where progress says, as many as there is
- * time for, and counts how many more there are.  The items are allocated in the
- * current memory context.
+ * time for, and counts how many more there are.  Of a lazy collection, blocks are
+ * read in which something may expire until ahead, for the earliest expiry of what is
+ * live.  The items are allocated in the current memory context.
  */
 void
 ttl_docs_find_candidates(Relation rel, Relation index,
 						 const Collection *collection,
 						 const PurgeProgress *progress, TimestampTz clock,
-						 int max, bool count, Candidates *found)
+						 TimestampTz ahead, int max, bool count, Candidates *found)
 {
 	memset(found, 0, sizeof(*found));
 	found->rested = ttl_docs_elapsed();
 	found->deadline = found->rested + LOOK_TIME;
 	found->backlog = -1;
 	found->next_due = DT_NOEND;
+	found->first_live = DT_NOEND;
 	found->default_ttl = collection->settings.default_ttl;
 	if (collection->settings.indexing == INDEXING_LAZY)
-		find_in_brin(rel, index, collection, progress, clock, max, found);
+		find_in_brin(rel, index, collection, progress, clock, Max(clock, ahead),
+					 max, found);
 	else
 		find_in_btree(rel, index, collection, progress, clock, max, count, found);
 }
@@ -400,10 +396,10 @@ earlier_range(RangeScan *ranges)
 
 static void
 find_in_brin(Relation rel, Relation index, const Collection *collection,
-			 const PurgeProgress *progress, TimestampTz clock, int max,
-			 Candidates *found)
+			 const PurgeProgress *progress, TimestampTz clock,
+			 TimestampTz ahead, int max, Candidates *found)
 {
-	TIDBitmap  *bitmap = expired_blocks(index, &collection->settings, clock);
+	TIDBitmap  *bitmap = expired_blocks(index, &collection->settings, ahead);
 	compat_TBMIterator *iterator = compat_tbm_begin(bitmap);
 	BlockNumber nblocks = RelationGetNumberOfBlocks(rel);
 	BlockNumber first = InvalidBlockNumber; /* of the run at hand */
@@ -466,7 +462,10 @@ expired_blocks(Relation index, const CollectionSettings *settings,
 	return bitmap;
 }
 
-/* Adds the expired rows of some blocks, also those not committed yet. */
+/*
+ * Adds the expired rows of some blocks, also those not committed yet, and notes when
+ * the first of the others expires.
+ */
 static void
 find_in_blocks(Relation rel, const Collection *collection, TimestampTz clock,
 			   BlockNumber first, BlockNumber last, int *room, Candidates *found)
@@ -488,7 +487,11 @@ find_in_blocks(Relation rel, const Collection *collection, TimestampTz clock,
 
 		CHECK_FOR_INTERRUPTS();
 		if (!ttl_docs_row_is_expired(&bounds, collection, row))
+		{
+			found->first_live = Min(found->first_live,
+									ttl_docs_row_expired_from(collection, row));
 			continue;
+		}
 		if (found->count == *room)
 		{
 			*room = Max(*room * 2, 1024);
@@ -550,80 +553,4 @@ TimestampTz
 ttl_docs_slot_first_due(TimestampTz due)
 {
 	return TIMESTAMP_NOT_FINITE(due) ? due : due - SLOT_MAX_WIDTH * USECS_PER_SEC;
-}
-
-/*
- * The same for a BRIN index, as far as it is soon: reads the blocks whose
- * summaries do not rule out that something expires soon, if they are few.
- * DT_NOBEGIN if they are not.
- */
-TimestampTz
-ttl_docs_first_lazy_expiry(Relation rel, Relation index,
-						   const Collection *collection, TimestampTz clock)
-{
-	BlockNumber *blocks = palloc(MAX_FIRST_BLOCKS * sizeof(BlockNumber));
-	int			nblocks = first_blocks(index, &collection->settings,
-									   clock + HORIZON, blocks);
-	TimestampTz expiry = ttl_docs_slot_first_due(clock + HORIZON);
-	int			next;
-
-	if (nblocks < 0)
-		expiry = DT_NOBEGIN;
-	for (int i = 0; i < nblocks; i = next)
-	{
-		for (next = i + 1; next < nblocks && blocks[next] == blocks[next - 1] + 1;)
-			next++;
-		expiry = Min(expiry, first_expiry_in_blocks(rel, collection, blocks[i],
-													blocks[next - 1]));
-	}
-	pfree(blocks);
-	return expiry;
-}
-
-/* The blocks that may have something in a slot that is over by then; -1 = too many. */
-static int
-first_blocks(Relation index, const CollectionSettings *settings, TimestampTz clock,
-			 BlockNumber *blocks)
-{
-	TIDBitmap  *bitmap = expired_blocks(index, settings, clock);
-	compat_TBMIterator *iterator = compat_tbm_begin(bitmap);
-	BlockNumber block = InvalidBlockNumber;
-	int			nblocks = 0;
-
-	while (nblocks >= 0 && compat_tbm_next(iterator, &block))
-	{
-		if (nblocks < MAX_FIRST_BLOCKS)
-			blocks[nblocks++] = block;
-		else
-			nblocks = -1;
-	}
-	compat_tbm_end(iterator);
-	tbm_free(bitmap);
-	return nblocks;
-}
-
-/* Of all rows that VACUUM would have to keep, committed or not. */
-static TimestampTz
-first_expiry_in_blocks(Relation rel, const Collection *collection,
-					   BlockNumber first, BlockNumber last)
-{
-	TupleTableSlot *row = table_slot_create(rel, NULL);
-	TimestampTz expiry = DT_NOEND;
-	SnapshotData non_vacuumable;
-	TableScanDesc scan;
-	ItemPointerData min;
-	ItemPointerData max;
-
-	InitNonVacuumableSnapshot(non_vacuumable, GlobalVisTestFor(rel));
-	ItemPointerSet(&min, first, 0);
-	ItemPointerSet(&max, last, MaxOffsetNumber);
-	scan = table_beginscan_tidrange(rel, &non_vacuumable, &min, &max);
-	while (table_scan_getnextslot_tidrange(scan, ForwardScanDirection, row))
-	{
-		CHECK_FOR_INTERRUPTS();
-		expiry = Min(expiry, ttl_docs_row_expired_from(collection, row));
-	}
-	table_endscan(scan);
-	ExecDropSingleTupleTableSlot(row);
-	return expiry;
 }

@@ -45,6 +45,8 @@
 #define COUNT_PERIOD	(10 * USECS_PER_SEC)
 /* a BRIN index cannot tell when something is due */
 #define LAZY_PERIOD		(60 * USECS_PER_SEC)
+/* and how far its earliest expiry is searched */
+#define LAZY_HORIZON	(180 * USECS_PER_SEC)
 #define LONGEST_BUSY_DELAY		(60 * USECS_PER_SEC)
 #define FIRST_TROUBLE_DELAY		(30 * USECS_PER_SEC)
 #define LONGEST_TROUBLE_DELAY	(3600 * USECS_PER_SEC)
@@ -59,10 +61,9 @@ static void look_at_table(TablePass *pass, Relation rel,
 						  const Collection *collection);
 static void look_into_index(TablePass *pass, Relation rel, Oid index_oid,
 							const Collection *collection);
+static void begin_scan(TablePass *pass, TimestampTz clock);
 static bool found_nothing(const TablePass *pass);
-static TimestampTz expiry_after_look(const TablePass *pass, Relation rel,
-									 Relation index, const Collection *collection,
-									 TimestampTz clock);
+static TimestampTz expiry_after_look(const TablePass *pass, IndexingMode indexing);
 static bool is_swept(const PurgeTable *table, const CollectionSettings *settings);
 static void note_backlog(TablePass *pass, TimestampTz clock);
 static void come_back_for_left(PurgeProgress *progress, TimestampTz clock);
@@ -96,6 +97,7 @@ ttl_docs_begin_pass(TablePass *pass)
 	pass->batch_limit = pass->row_limit;
 	pass->state = PURGE_WORKING;
 	pass->due = DT_NOEND;
+	pass->ahead = DT_NOBEGIN;
 	pass->is_main = pass->foreground || pass->table == NULL;
 	if (!pass->foreground && pass->table != NULL)
 	{
@@ -314,22 +316,37 @@ look_into_index(TablePass *pass, Relation rel, Oid index_oid,
 	/* somebody waits, and wants what has expired in the slot at hand, too */
 	if (pass->foreground && !pass->is_last_look)
 		clock += (SLOT_MAX_WIDTH + 1) * USECS_PER_SEC;
-	/* at the first look: what is written meanwhile may come behind the position */
 	if (pass->may_raise && pass->scan.table == NULL)
-		ttl_docs_begin_raise(&pass->scan, SCANNER_PURGE, pass->table);
+		begin_scan(pass, clock);
 	if (!held)
 		ttl_docs_find_candidates(rel, index, collection, &pass->progress, clock,
-								 pass->find_limit, count, &pass->candidates);
+								 pass->ahead, pass->find_limit, count,
+								 &pass->candidates);
 	else if (count)
 	{
 		ttl_docs_find_candidates(rel, index, collection, &pass->progress, clock,
-								 1, true, &pass->candidates);
+								 pass->ahead, 1, true, &pass->candidates);
 		note_backlog(pass, clock);
 	}
+	pass->first_live = Min(pass->first_live, pass->candidates.first_live);
 	if (pass->scan.table != NULL && (!held || count) && found_nothing(pass))
-		ttl_docs_end_raise(&pass->scan, expiry_after_look(pass, rel, index,
-														  collection, clock));
+		ttl_docs_end_raise(&pass->scan,
+						   expiry_after_look(pass, collection->settings.indexing));
 	index_close(index, AccessShareLock);
+}
+
+/*
+ * Begins a scan for the earliest expiry.  It goes on until a look finds nothing: what
+ * others write meanwhile may come behind the position of the pass.
+ */
+static void
+begin_scan(TablePass *pass, TimestampTz clock)
+{
+	ttl_docs_begin_raise(&pass->scan, SCANNER_PURGE, pass->table);
+	pass->first_live = DT_NOEND;
+	/* looking ahead costs reads, and is only worth it if the value has passed */
+	pass->ahead = pass->progress.next_block == 0 &&
+		ttl_docs_earliest_expiry(pass->table) <= clock ? clock + LAZY_HORIZON : DT_NOBEGIN;
 }
 
 /* Has a look found nothing, and was nothing left before, that is expired? */
@@ -343,8 +360,7 @@ found_nothing(const TablePass *pass)
 
 /* A moment before which nothing in the table expires, after such a look. */
 static TimestampTz
-expiry_after_look(const TablePass *pass, Relation rel, Relation index,
-				  const Collection *collection, TimestampTz clock)
+expiry_after_look(const TablePass *pass, IndexingMode indexing)
 {
 	PurgeTable *table = pass->scan.table;
 	TimestampTz expiry = ttl_docs_slot_first_due(pass->candidates.next_due);
@@ -357,10 +373,8 @@ expiry_after_look(const TablePass *pass, Relation rel, Relation index,
 	if (!pass->foreground)
 		expiry = Min(expiry,
 					 ttl_docs_slot_first_due(ttl_docs_read_due(&table->due)));
-	/* reading what is to come is only worth it if something has come */
-	if (collection->settings.indexing == INDEXING_LAZY)
-		expiry = ttl_docs_earliest_expiry(table) > clock ? DT_NOBEGIN :
-			Min(expiry, ttl_docs_first_lazy_expiry(rel, index, collection, clock));
+	if (indexing == INDEXING_LAZY)
+		expiry = Min(Min(expiry, pass->first_live), ttl_docs_slot_first_due(pass->ahead));
 	return expiry;
 }
 

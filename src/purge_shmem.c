@@ -349,10 +349,7 @@ ttl_docs_look_at_collections(List *roots)
 	LWLockRelease(ttl_docs_purge->lock);
 }
 
-/*
- * The settings of a collection change (InvalidOid: of any), so it is unknown when
- * its documents expire.
- */
+/* The settings of a collection change, so it is unknown when its documents expire. */
 void
 ttl_docs_settings_change(Oid root)
 {
@@ -363,7 +360,7 @@ ttl_docs_settings_change(Oid root)
 	hash_seq_init(&status, tables);
 	while ((table = hash_seq_search(&status)) != NULL)
 		if (table->key.database == MyDatabaseId &&
-			(!OidIsValid(root) || table->root == root || table->key.relid == root))
+			(table->root == root || table->key.relid == root))
 			ttl_docs_forget_earliest(table);
 	LWLockRelease(ttl_docs_purge->lock);
 }

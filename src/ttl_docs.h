@@ -286,11 +286,15 @@ extern TimestampTz ttl_docs_current_instant(void);
 extern void ttl_docs_note_function(Oid function);
 extern LiveQuery *ttl_docs_running_query(void);
 extern int	ttl_docs_instant_param(const PlannedStmt *stmt);
-#define INSTANT_PARAM_TYPE	INTERNALOID /* no expression has this type */
+/* the types of the parameter for the instant, and of the mark after it, which is no
+ * parameter: core leaves the OIDs from 8000 to 9999 to its own development */
+#define INSTANT_PARAM_TYPE	INTERNALOID
+#define PLAN_MARK_TYPE		9876
 
 /* access_snapshot.c */
 extern void ttl_docs_snapshot_init(void);
 extern void ttl_docs_publish_instant(TimestampTz instant);
+extern void ttl_docs_unpublish_instants(void);
 extern TimestampTz ttl_docs_instant_to_import(Node *parsetree);
 
 /* access_copy.c */

@@ -388,7 +388,8 @@ scan_first_entries(Relation rel, const Collection *collection, PurgeTable *table
 	EarliestScan scan;
 	Oid			indexid;
 
-	if (ttl_docs_changed_collections() || compat_has_new_file(rel))
+	if (ttl_docs_changed_collections() || compat_has_new_file(rel) ||
+		(indexing != INDEXING_CONSISTENT && RelationGetNumberOfBlocks(rel) > 0))
 		return;
 	ttl_docs_begin_raise(&scan, SCANNER_SESSION, table);
 	if (RelationGetNumberOfBlocks(rel) == 0)

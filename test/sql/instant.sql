@@ -284,3 +284,25 @@ END $$;
 SELECT adopt_and_tell();
 DROP TABLE instant_later;
 DROP FUNCTION adopt_and_tell;
+
+-- A query goes by the settings of its snapshot, also if its own transaction changes them
+-- meanwhile, and whether its transaction id is older than its snapshot or not.
+SELECT ttl_docs.create_collection('own_change', 1000);
+INSERT INTO own_change VALUES ('a', '{}');
+CREATE FUNCTION how_many() RETURNS bigint STABLE LANGUAGE sql AS 'SELECT count(*) FROM own_change';
+SET ttl_docs.clock_offset = 500;
+BEGIN;
+SELECT txid_current() > 0 AS has_id;
+-- the id of a subtransaction that has ended is later
+SAVEPOINT later;
+CREATE TABLE instant_gone ();
+ROLLBACK TO later;
+DECLARE early CURSOR FOR SELECT n, how_many() FROM generate_series(1, 2) AS n;
+FETCH 1 FROM early;
+SELECT ttl_docs.set_default_ttl('own_change', 100);
+FETCH 1 FROM early;
+SELECT how_many();
+ROLLBACK;
+RESET ttl_docs.clock_offset;
+DROP TABLE own_change;
+DROP FUNCTION how_many;
