@@ -202,7 +202,7 @@ ttl_docs_push_snapshot(void)
 	return true;
 }
 
-/* The same, with effect at once. */
+/* Writes the label as ttl_docs_set_label() does, with effect at once. */
 void
 ttl_docs_write_label(Oid relid, const CollectionSettings *settings)
 {

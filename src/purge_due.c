@@ -14,6 +14,9 @@
  * the database visited at once, and listed anew.  One that purges by itself,
  * within a transaction, has what it has purged counted when that commits.
  *
+ * At the end of a transaction, and after the purge was told, its claims are dropped
+ * (write_earliest.c).
+ *
  * There is nothing to undo on error: a due time that is too early costs a look.
  * A prepared transaction tells when it is prepared.  The purge finds its rows
  * not committed, and comes back for them by itself.

@@ -26,6 +26,10 @@
  *
  * The caller has a transaction, an active snapshot and a lock on the table.
  *
+ * Looks also tell when the first document that is still live expires, as far as the
+ * index shows it (write_earliest.c): by the first entries of a btree, or by the
+ * rows of the blocks that a look at a BRIN index has to read anyway.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -510,7 +514,7 @@ find_in_blocks(Relation rel, const Collection *collection, TimestampTz clock,
 
 /*
  * A moment before which no document of a table expires, by the first entries of its
- * btree.  Also counts entries of dead rows.
+ * btree.  Entries of dead rows count, too.
  */
 TimestampTz
 ttl_docs_first_expiry(Relation rel, Relation index,
