@@ -13,19 +13,21 @@
  *				one that has expired; expired children need no parent.
  *
  * Two of them see expired documents, so no query of a user may be taken for one.
- * Who runs the query decides that: the executor is told not to fire triggers
- * (EXEC_FLAG_SKIP_TRIGGERS) and sends its rows to SPI.  In PostgreSQL 15 to 19
- * only SPI_execute_snapshot() with fire_triggers = false does both, and
- * only ri_triggers.c calls that.  SQL cannot: procedural languages fire triggers,
- * and the SQL functions that are evaluated row by row, without triggers,
- * have a receiver of their own.  Our own queries fire triggers, too (as_owner.c).
+ * We recognise a query of core by how it is executed: the executor is told not to
+ * fire triggers (EXEC_FLAG_SKIP_TRIGGERS) and sends its rows to SPI.  In PostgreSQL
+ * 15 to 19 only SPI_execute_snapshot() with fire_triggers = false does both, and
+ * only ri_triggers.c calls it that way.  SQL cannot do both: queries of procedural
+ * languages fire triggers; SQL functions that are evaluated row by row do not, but
+ * they send their rows to a receiver of their own.  Our own queries fire triggers,
+ * too (as_owner.c).
  *
- * The shape of a query then only tells which of core's queries it is.  For a
- * validation it is taken from the parse tree, when the query is planned: the
- * scan of the parents gets a test of its own, is_live_parent(), which lets all
- * rows pass if the query is executed as a validation, and is is_live()
- * otherwise.  It is executed as a validation while ALTER TABLE itself is at work;
- * functions that ALTER TABLE calls run queries, or commands, of their own.
+ * The shape of a query then only tells which of core's queries it is.  We recognise
+ * the shape of a validation in the parse tree, when the query is planned.  The
+ * scan of the parents then gets a test of its own, is_live_parent(), which lets all
+ * rows pass if the query is executed as a validation, and works like is_live()
+ * otherwise.  A query is executed as a validation only if ALTER TABLE itself runs
+ * it.  Functions that ALTER TABLE calls run inside queries, or commands, of their
+ * own, so their queries do not count.
  *
  *-------------------------------------------------------------------------
  */
@@ -47,7 +49,7 @@ static bool is_table_named(const RangeTblEntry *rte, const char *alias);
 
 /*
  * The guard says whether a command that begins may validate a foreign key.
- * What was so far goes to *outer, to be restored when the command is through.
+ * The previous state goes to *outer, and is restored when the command has ended.
  */
 void
 ttl_docs_begin_validation(bool possible, ForeignKeyValidation *outer)
@@ -95,7 +97,7 @@ is_table_named(const RangeTblEntry *rte, const char *alias)
 	return rte->rtekind == RTE_RELATION && strcmp(rte->eref->aliasname, alias) == 0;
 }
 
-/* Sets what a query that starts is to foreign keys. */
+/* Notes which of core's foreign key queries a query that starts is, if any. */
 void
 ttl_docs_recognise_foreign_key_query(LiveQuery *query, const QueryDesc *queryDesc,
 									 int eflags)
@@ -123,9 +125,9 @@ is_query_of_core(const QueryDesc *queryDesc, int eflags)
 }
 
 /*
- * Does a command name no table but its target?  Core's foreign key actions do
- * not; what a rule of the child makes of them also names the child, and could
- * show what has expired of any table.
+ * Does a command name no table but its target?  This is true of core's foreign key
+ * actions.  A rule of the child can turn an action into another command; that
+ * command also names the child, and could show expired documents of any table.
  */
 static bool
 names_one_table(const PlannedStmt *stmt)

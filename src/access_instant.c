@@ -16,16 +16,17 @@
  *   between, of which the snapshot shows the version that is over.  Core takes
  *   snapshots just before it starts a query, with two exceptions.  A utility
  *   command (EXECUTE, COPY) has one before it plans, and waits for locks; so it
- *   is in the list with its snapshot, like a query.  And the one of a
+ *   is in the list with its snapshot, like a query.  And the snapshot of a
  *   REPEATABLE READ transaction is as old as the first statement that needed
- *   one, which may have waited for locks or (DEFERRABLE) for a safe snapshot, or
- *   was only analyzed and executed later, or failed in a savepoint, or was a fast-path
- *   call of a function; so the instant is when that statement
- *   arrived, or the last moment since that is known to be before the snapshot:
- *   a utility command began, such as BEGIN, or the transaction before ended, as
- *   in the loop of a procedure.  (Only within the statement at hand: an earlier
- *   one may have run before the clock was set back.)  An imported snapshot has an
- *   instant of its own (access_snapshot.c);
+ *   one.  That statement may have waited for locks or (DEFERRABLE) for a safe
+ *   snapshot; it may have been analyzed first and executed later; it may have
+ *   failed in a savepoint, or been a fast-path call of a function.  So the
+ *   instant is when that statement arrived, or the last moment since then that
+ *   is known to be before the snapshot: when a utility command began, such as
+ *   BEGIN, or when the transaction before ended, as in the loop of a procedure.
+ *   (Such a moment counts only if it belongs to the same statement: an earlier
+ *   statement may have run before the clock was set back.)  An imported snapshot
+ *   has an instant of its own (access_snapshot.c);
  * - foreign key checks (access_foreign_key.c) are judged at the clock at every
  *   isolation level.
  *
@@ -89,8 +90,8 @@ static TimestampTz transaction_instant;
 static bool has_published = false;
 
 /*
- * When the last utility command began, or the last transaction ended, and when the
- * statement arrived in which that was
+ * The last moment when a utility command began or a transaction ended, and when
+ * the statement arrived in which that happened
  */
 static TimestampTz last_boundary = DT_NOBEGIN;
 static TimestampTz last_boundary_statement = DT_NOBEGIN;
@@ -437,9 +438,10 @@ set_transaction_instant(TimestampTz instant)
 }
 
 /*
- * A function is about to be executed.  A fast-path call has taken the snapshot of the
- * transaction, and passes no other hook.  pg_export_snapshot() hands a snapshot to
- * others: we publish a moment that is not later than the instant of that snapshot.
+ * A function is about to be executed.  If it is a fast-path call, core has taken the
+ * snapshot of the transaction, and calls no other hook of ours.  If it is
+ * pg_export_snapshot(), other sessions can import the snapshot, so we publish a
+ * moment that is not later than the instant of the snapshot.
  */
 void
 ttl_docs_note_function(Oid function)

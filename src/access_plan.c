@@ -152,9 +152,10 @@ ttl_docs_prepare_plan(QueryDesc *queryDesc)
 		return;
 
 	/*
-	 * The query goes by settings that are not older than its snapshot.  Locks
-	 * bring news of what others have committed, but not a lock that the
-	 * transaction holds already, and a plan that is cached takes no other.
+	 * The query must go by settings that are not older than its snapshot.
+	 * Taking a lock processes the invalidations of others, but not if the
+	 * transaction holds the lock already; and a cached plan may take no
+	 * others.
 	 */
 	AcceptInvalidationMessages();
 	require_visible_collections(stmt, queryDesc->snapshot);
@@ -166,10 +167,10 @@ ttl_docs_prepare_plan(QueryDesc *queryDesc)
 }
 
 /*
- * A table that became part of a collection after the snapshot may have been
- * rewritten for that, and would then be empty for the snapshot, or had other
- * settings before: live documents would be missed.
- * A backup gets what ALTER TABLE leaves for it, as from any other table.
+ * Refuses a table that became part of a collection after the snapshot was taken,
+ * because the query could miss live documents: the table may have been rewritten,
+ * and is then empty for the snapshot, or it had other settings before.  A backup is
+ * not refused: it gets what ALTER TABLE leaves for it, as from any other table.
  */
 static void
 require_visible_collections(const PlannedStmt *stmt, Snapshot snapshot)
@@ -218,8 +219,8 @@ filter_plan(PlannedStmt *stmt, bool validates_foreign_key)
 }
 
 /*
- * Does the plan touch a collection?  Scans go by the range table, so we do.  This
- * is on the way of every query: it must cost nothing for other tables.
+ * Does the plan touch a collection?  Every scan refers to the range table, so we
+ * look there.  Every query passes here: for other tables, this must cost nothing.
  */
 static bool
 scans_collection(const PlannedStmt *stmt)
@@ -400,9 +401,9 @@ scan_test(const RangeTblEntry *rte, const PlanWalk *walk)
 }
 
 /*
- * A scan that reads an index, and has only the columns in there.  One that lacks
- * _ts and _ttl was chosen by another extension, which makes paths after
- * access_paths.c has looked at them: it reads the table instead.
+ * An index-only scan has only the columns of its index.  If these lack _ts or _ttl,
+ * another extension has added the path after access_paths.c had looked at the
+ * paths.  We then replace the scan by one that reads the table.
  */
 static Plan *
 filter_index_only_scan(IndexOnlyScan *scan, PlanWalk *walk)

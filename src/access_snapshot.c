@@ -4,36 +4,39 @@
  *		The instant that belongs to an imported snapshot.
  *
  * SET TRANSACTION SNAPSHOT gives a transaction the snapshot of another one,
- * which may be hours old.  Judged by its own time, the importer would miss live
- * documents: if somebody has touched a document since, the snapshot shows
- * the version before that, which may have expired by now.  So the importer's
+ * which may be hours old.  If the importer used its own time as the instant, it
+ * would miss live documents: if somebody has touched a document since, the snapshot
+ * shows the version before that, which may have expired by now.  So the importer's
  * instant must not be later than the exporter's.
  *
- * An instant that is too early shows a document that has just expired, one that is
- * too late loses a live one; so where the exporter's instant is not known, an
- * earlier moment is taken.  In this order:
+ * An instant that is too early shows a document that has just expired; one that is
+ * too late loses a live document.  So where the exporter's instant is not known, we
+ * take an earlier moment.  In this order:
  *
  * 1. What the exporter has published in shared memory.  A session that is about to
  *    call pg_export_snapshot() publishes its instant if its transaction is
- *    REPEATABLE READ or SERIALIZABLE, else when its statement arrived.  (So
- *    a snapshot that is imported and exported again keeps its instant.)  A READ
- *    COMMITTED transaction can export several snapshots.  They are told apart
- *    by xmax, which never falls from one snapshot to the next: of what was published
- *    with an xmax that is not beyond that of the imported snapshot, the last
- *    counts.
+ *    REPEATABLE READ or SERIALIZABLE, and otherwise the time at which its statement
+ *    arrived.  (So a snapshot that is imported and exported again keeps its
+ *    instant.)  A READ COMMITTED transaction can export several snapshots.  Their
+ *    xmax tells them apart, because it never decreases from one snapshot to the
+ *    next: the importer takes the last moment that was published with an xmax not
+ *    greater than that of the imported snapshot.
  * 2. When the exporter's transaction began, from pg_stat_activity: for a
  *    walsender, which exports without a query.
  * 3. When the exporter's process began, if track_activities is off.
  *
- * The file of a snapshot names the process that has exported it.  We read it
- * before core does: a transaction that is gone when core looks is core's error.
+ * The file of a snapshot names the process that has exported it.  We read the file
+ * before core does.  If the exporting transaction has ended when core reads the
+ * file, core raises an error.
  *
- * The object access hook (collection_guard.c) tells us of the call.
+ * The object access hook (collection_guard.c) tells us when a session is about to
+ * call pg_export_snapshot().
  *
  * Shared memory: some values for each process, which only that process writes, so
- * there is no lock.  What an importer wants to know was written before the file of
- * its snapshot; if it is overwritten meanwhile, an earlier moment is taken.
- * The transaction callback of access_instant.c takes it back, on error too.
+ * there is no lock.  The exporter publishes its moment before core writes the file
+ * of the snapshot, so an importer finds it; if it has been overwritten meanwhile,
+ * the importer takes an earlier moment.  The transaction callback of
+ * access_instant.c removes what a process has published, on error too.
  *
  *-------------------------------------------------------------------------
  */

@@ -7,14 +7,14 @@
  * query it works out the bounds for the collection from settings, instant and
  * who is asking; after that a row costs a comparison or two.  Instant and settings
  * both belong to the snapshot of the query (access_instant.c,
- * collection_cache.c), so that every scan and every worker of it works out the same.
- * A foreign key check is judged at the clock, and so by the settings of that
- * moment.
+ * collection_cache.c), so that all scans and workers of a query work out the same
+ * bounds.  A foreign key check is judged at the clock, and so by the settings of
+ * that moment.
  *
- * Settings are kept for as long as the snapshot: with the query or, from
- * REPEATABLE READ on, with the transaction, unless it changes settings itself.
- * Otherwise a scan that starts later, after the news of a change has arrived, could
- * go by other settings than the first one.
+ * Settings are kept for as long as the snapshot: with the query or, in REPEATABLE
+ * READ and SERIALIZABLE, with the transaction, unless it changes settings itself.
+ * Otherwise a scan that starts after this backend has heard of a change could use
+ * other settings than the first scan.
  *
  * Who sees expired documents that are on disk:
  * - a superuser with ttl_docs.show_expired, in what SELECT, COPY TO and INSERT
@@ -270,7 +270,7 @@ ttl_docs_report_later_collection(Oid relid)
 			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
 			 errmsg("could not serialize access because table \"%s\" became part of a collection",
 					get_rel_name(relid)),
-			 errdetail("The snapshot of this transaction is older than that."),
+			 errdetail("The snapshot of this transaction is older than that change."),
 			 errhint("The transaction might succeed if retried.")));
 }
 
@@ -309,7 +309,8 @@ ttl_docs_forget_kept_settings(void)
 
 /*
  * The settings for code that is called right now, outside of a scan: those that the
- * active snapshot sees.  Nothing may have told us yet what others have committed.
+ * active snapshot sees.  This backend may not yet have processed the invalidations
+ * of what others have committed.
  */
 static CollectionSettings
 current_settings(Oid relid)

@@ -17,18 +17,19 @@
  * A partition that is being detached concurrently is still a partition here
  * until the command is through: in between it must not show what has expired.
  *
- * Settings as of a snapshot.  What a query is judged by belongs to its snapshot,
- * as its instant does: a change of settings that the snapshot does not see must
- * not hide a document that was live then, and all scans of a query, and all its
- * workers, must agree.  The cache has the latest settings, and knows which
- * transaction wrote them.  If the snapshot sees that transaction, they are the
- * right ones; if not, the label is read with the snapshot.  A commit is visible
- * a moment before its invalidations are sent; until then the cache has the older
- * settings.  So a query keeps what it was told first (access_test.c), and the
- * processes of a parallel query do not ask the cache.
+ * Settings as of a snapshot.  The settings that judge a query belong to its
+ * snapshot, as its instant does: a change of settings that the snapshot does not
+ * see must not hide a document that was live then, and all scans and all workers of
+ * a query must agree.  The cache has the latest settings, and knows which
+ * transaction wrote them.  If the snapshot sees that transaction, the cached
+ * settings are the right ones; if not, the label is read with the snapshot.  A
+ * commit is visible a moment before its invalidations are sent; until then the
+ * cache has the older settings.  So a query keeps the settings that it got first
+ * (access_test.c), and the processes of a parallel query do not use the cache.
  *
- * Other tables.  Every query asks for each table that it reads, and mostly it is
- * no collection.  A small array of such tables answers that in a few instructions.
+ * Other tables.  Every query looks up each table that it reads, and most tables
+ * are not collections.  A small array of tables that are known not to be
+ * collections answers most of these lookups in a few instructions.
  *
  * Callers get a copy: entries come and go while they work.
  *
@@ -126,11 +127,11 @@ ttl_docs_has_own_label(Oid relid)
 }
 
 /*
- * Sets the settings of a collection that a snapshot sees; root is the table that
- * has the label.  If the snapshot does not see the table either, these are the latest.
- * Returns false if the snapshot sees the table, but not as a collection: it became
- * one later.  Several processes with the same snapshot get the same answer if they
- * do not use the cache.
+ * Gets the settings of a collection as a snapshot sees them; root is the table that
+ * has the label.  If the snapshot does not see the table at all, these are the
+ * latest settings.  Returns false if the snapshot sees the table, but not as a
+ * collection: it became one later.  Several processes with the same snapshot get
+ * the same answer if they do not use the cache.
  */
 bool
 ttl_docs_settings_at(Oid root, Snapshot snapshot, bool use_cache,
@@ -185,8 +186,8 @@ snapshot_sees_column(Snapshot snapshot, Oid relid, AttrNumber attno)
 }
 
 /*
- * False if a snapshot sees a table of a collection, but not that it is one: it was
- * adopted, attached or detached since.
+ * False if a snapshot sees a table, but not as the part of a collection that it is
+ * now: the table was adopted, attached or detached since.
  */
 bool
 ttl_docs_is_seen_by(Oid relid, Snapshot snapshot)

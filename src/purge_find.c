@@ -229,9 +229,10 @@ ttl_docs_rewind_progress(PurgeProgress *progress, TimestampTz due)
 
 /*
  * Finds up to about max candidates from where progress says, as many as there is
- * time for, and counts how many more there are.  Of a lazy collection, blocks are
- * read in which something may expire until ahead, for the earliest expiry of what is
- * live.  The items are allocated in the current memory context.
+ * time for, and counts how many more there are.  In a lazy collection, it reads all
+ * blocks in which something may expire up to the time ahead, to learn the earliest
+ * expiry of the live documents.  The items are allocated in the current memory
+ * context.
  */
 void
 ttl_docs_find_candidates(Relation rel, Relation index,
@@ -552,7 +553,7 @@ first_expiry_in_range(Relation rel, Relation index, SlotRange range,
 	return expiry;
 }
 
-/* When the first document of a slot can be due whose last one is due then. */
+/* The earliest possible due time in a slot whose last document is due at due. */
 TimestampTz
 ttl_docs_slot_first_due(TimestampTz due)
 {

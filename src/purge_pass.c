@@ -349,7 +349,7 @@ begin_scan(TablePass *pass, TimestampTz clock)
 		ttl_docs_earliest_expiry(pass->table) <= clock ? clock + LAZY_HORIZON : DT_NOBEGIN;
 }
 
-/* Has a look found nothing, and was nothing left before, that is expired? */
+/* Did the look find no expired document, and has the pass left none behind? */
 static bool
 found_nothing(const TablePass *pass)
 {
@@ -369,7 +369,7 @@ expiry_after_look(const TablePass *pass, IndexingMode indexing)
 	for (SlotRange range = 0; range < RANGE_COUNT; range++)
 		if (pass->progress.left[range])
 			expiry = Min(expiry, pass->progress.revisit_at);
-	/* what was told of before the first look may be behind a worker's position */
+	/* documents reported before the first look may be behind a worker's position */
 	if (!pass->foreground)
 		expiry = Min(expiry,
 					 ttl_docs_slot_first_due(ttl_docs_read_due(&table->due)));

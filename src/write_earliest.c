@@ -27,29 +27,34 @@
  * index which was read already:
  *
  * 1. It resets its "announced".  From here on writers lower that value, too.
- * 2. It reads the claims of all sessions: the transactions that began before.
- * 3. It reads the index, in which everything else is: what is committed,
- *    prepared, or rolled back.
+ * 2. It reads the claims of all sessions.  They cover what transactions that are
+ *    still under way announced before step 1.
+ * 3. It reads the index, which has the rows of all other transactions: those that
+ *    are committed, prepared, or rolled back.
  * 4. The earliest of the three becomes the value of the table.
  *
  * A prepared transaction needs no claim: its rows are in the index.
  *
  * Settings decide when a document expires.  A change of settings makes the value
- * unknown, and scans that are under way void.  It holds a lock that conflicts with
- * ROW EXCLUSIVE, which whoever begins a scan holds, so no scan begins under settings
- * that are about to change; and the transaction that changes them does not scan.
- * (pause_purge() and resume_purge() hold less; they do not change when
- * documents expire.)  Nor does one that gave the table a
- * new file (TRUNCATE, ALTER TABLE): after a rollback the old file is back.
+ * unknown, and scans that are under way void.  The change holds a lock that
+ * conflicts with ROW EXCLUSIVE, and every scan begins under ROW EXCLUSIVE; so no
+ * scan begins under settings that are about to change.  (pause_purge() and
+ * resume_purge() hold a weaker lock; they do not change when documents expire.)
+ * Two kinds of transactions do not scan: one that has changed settings itself,
+ * and one that gave the table a new file (TRUNCATE, ALTER TABLE), because a
+ * rollback brings the old file back.
  *
  * Locks.  Reading the value takes none.  Lowering and raising take a spinlock of the
- * table, for a few instructions.  The entry of a table may be used for another one
- * at any moment, so values are lowered atomically, which is harmless for another
- * table, and a scan is known by a number that no other scan has.  Claims are written by their session alone;
- * readers see a claim of this transaction, or of an earlier one, which is harmless:
- * the earlier one has ended, so its rows are in the index.  Nothing is undone on
- * error: a value that is too low is right.  A claim goes with its transaction, on
- * FATAL, too; after a crash shared memory is made anew, and nothing is known.
+ * table, for a few instructions.  The entry of a table may be reused for another
+ * table at any moment.  So values are lowered atomically, which does no harm to
+ * another table, and each scan has a number that no other scan has.  Only the
+ * session itself writes its claims.  Readers see a claim of its current
+ * transaction, or of an earlier one.  The latter does no harm: that transaction
+ * has ended, so its rows are in the index.
+ *
+ * Errors.  Nothing is undone, because a value that is too low is still correct.
+ * A claim goes with its transaction, on FATAL, too.  After a crash shared memory
+ * is made anew, and all values are unknown.
  *
  *-------------------------------------------------------------------------
  */
@@ -377,9 +382,10 @@ ttl_docs_end_raise(EarliestScan *scan, TimestampTz found)
 
 /*
  * A session raises the value by the first entries of the purge index.  It does not
- * look at the rows, which would read blocks that nobody needs: entries of dead
- * rows count as well, until VACUUM or a worker comes.  A BRIN index has no first
- * entry; but an empty table has no documents.
+ * look at the rows, because that would read blocks that nobody needs.  So entries
+ * of dead rows count as well, until VACUUM removes them or a worker's pass gets
+ * past them.  A BRIN index has no first entry: there, a session raises the value
+ * only if the table is empty.
  */
 static void
 scan_first_entries(Relation rel, const Collection *collection, PurgeTable *table)

@@ -1,9 +1,10 @@
 -- Writes search for expired documents that hold their keys only when there may be
--- one.  The earliest expiry of each table, in shared memory, tells when: here is when
--- it is ahead of the clock, and that no document is missed that expires.
+-- one.  The earliest expiry of each table, in shared memory, tells when.  This test
+-- shows when that value is ahead of the clock, and that writes miss no document that
+-- has expired.
 --
--- A session raises it for a btree at most every half second, so what is shown here
--- is that of lazy collections, and of btrees after CALL purge(), which raises it, too.
+-- A session raises the value for a btree at most every half second.  So this test
+-- uses lazy collections, and btrees after CALL purge(), which raises it, too.
 CREATE FUNCTION probes(t regclass) RETURNS bigint LANGUAGE sql AS
     $$ SELECT coalesce(pg_stat_get_xact_numscans((t || '_pkey')::regclass), 0) $$;
 -- Writes a document, and tells whether its key was looked for.

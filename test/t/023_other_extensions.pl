@@ -1,6 +1,6 @@
-# What other extensions do to plans: made without our planner hook, index-only scans
-# forced after us, custom scans.  Expired documents stay hidden, or the query is
-# refused.  test/modules/rival.c does it.
+# Other extensions can make plans without our planner hook, force index-only scans
+# after our hooks have run, and add custom scans.  Expired documents stay hidden, or
+# the query is refused.  test/modules/rival.c plays the other extension.
 
 use strict;
 use warnings;

@@ -1,6 +1,7 @@
-# What a snapshot sees when it is imported, when the clock is set back, and on a standby;
-# and that a document which arrives late blocks no key: COPY that waits for its
-# client, a worker that raises the earliest expiry of a table.
+# 1. What a snapshot sees when it is imported, when the clock is set back, and on a
+#    standby.
+# 2. A document that arrives late blocks no key: when COPY waits for its client, and
+#    when a worker raises the earliest expiry of the table.
 
 use strict;
 use warnings;
