@@ -288,7 +288,7 @@ query_settings(LiveQuery *query, Oid relid)
 		if (kept->collection == relid)
 			return kept->settings;
 
-	AcceptInvalidationMessages();
+	/* ttl_docs_prepare_plan() has processed invalidations */
 	settings = settings_at(relid, query->snapshot,
 						   !query->stmt->parallelModeNeeded && !IsParallelWorker());
 	kept = MemoryContextAlloc(of_transaction ? TopTransactionContext :
