@@ -218,7 +218,14 @@ RETURNS void
 LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'ttl_docs_resume_purge';
 COMMENT ON FUNCTION ttl_docs.resume_purge(regclass) IS
-'ends a pause of the purge, or its hold after a restore or a jump of the clock';
+'ends a pause of the purge, or its hold after a restore, a jump of the clock or a change of settings';
+
+CREATE FUNCTION ttl_docs.set_purge_subscribed(collection regclass, purge_subscribed boolean)
+RETURNS void
+LANGUAGE C VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'ttl_docs_set_purge_subscribed';
+COMMENT ON FUNCTION ttl_docs.set_purge_subscribed(regclass, boolean) IS
+'purges a collection that a subscription writes here, too: for when no publisher does';
 
 CREATE FUNCTION ttl_docs_internal.collection_stats(
     collection regclass,
@@ -333,23 +340,32 @@ SELECT c.collection,
             ELSE 'on'
        END AS mode,
        c.indexing,
-       c.paused,
+       c.holds,
        CASE WHEN c.default_ttl IS NULL
             THEN pg_catalog.format('Nothing expires, and "ttl" in documents is ignored. To turn TTL on: SELECT ttl_docs.set_default_ttl(%L, -1)',
                                    c.collection)
-            WHEN c.paused
+            WHEN c.holds OPERATOR(pg_catalog.<>) '{}'
             THEN pg_catalog.format('Expired documents stay on disk, hidden. To purge them: SELECT ttl_docs.resume_purge(%L)',
                                    c.collection)
-       END AS hint
+       END AS hint,
+       c.purge_subscribed
   FROM (SELECT l.objoid::pg_catalog.regclass AS collection,
                (s.settings OPERATOR(pg_catalog.->>) 'document')::pg_catalog.name AS doc_column,
                (s.settings OPERATOR(pg_catalog.->>) 'default_ttl')::pg_catalog.int4 AS default_ttl,
                s.settings OPERATOR(pg_catalog.->>) 'indexing' AS indexing,
-               (s.settings OPERATOR(pg_catalog.->>) 'paused')::pg_catalog.bool
-               OR (s.settings OPERATOR(pg_catalog.->>) 'table')::pg_catalog.oid
-                  OPERATOR(pg_catalog.<>) l.objoid
-               OR (s.settings OPERATOR(pg_catalog.->>) 'database')::pg_catalog.oid
-                  OPERATOR(pg_catalog.<>) d.oid AS paused
+               pg_catalog.array_remove(ARRAY[
+                   CASE WHEN (s.settings OPERATOR(pg_catalog.->>) 'paused')::pg_catalog.bool
+                        THEN 'paused' END,
+                   CASE WHEN (s.settings OPERATOR(pg_catalog.->>) 'table')::pg_catalog.oid
+                             OPERATOR(pg_catalog.<>) l.objoid
+                          OR (s.settings OPERATOR(pg_catalog.->>) 'database')::pg_catalog.oid
+                             OPERATOR(pg_catalog.<>) d.oid
+                        THEN 'restored' END,
+                   CASE WHEN (s.settings OPERATOR(pg_catalog.->>) 'grace_until')::pg_catalog.timestamptz
+                             OPERATOR(pg_catalog.>) pg_catalog.clock_timestamp()
+                        THEN 'grace' END], NULL) AS holds,
+               (s.settings OPERATOR(pg_catalog.->>) 'purge_subscribed')::pg_catalog.bool IS TRUE
+               AS purge_subscribed
           FROM pg_catalog.pg_seclabel AS l
           JOIN pg_catalog.pg_database AS d
             ON d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database(),

@@ -24,7 +24,14 @@
 TimestampTz
 ttl_docs_clock(void)
 {
-	return ttl_docs_shifted(GetCurrentTimestamp());
+	return ttl_docs_shifted(ttl_docs_server_clock());
+}
+
+/* The time at this moment by the server's own clock, which no session moves. */
+TimestampTz
+ttl_docs_server_clock(void)
+{
+	return GetCurrentTimestamp();
 }
 
 /* A time that the server's clock has shown, on this session's clock. */
@@ -49,4 +56,33 @@ ttl_docs_elapsed(void)
 #endif
 		clock_gettime(CLOCK_MONOTONIC, &now);
 	return (int64) now.tv_sec * USECS_PER_SEC + now.tv_nsec / 1000;
+}
+
+/* A period of time for people to read: its two largest units. */
+char *
+ttl_docs_period(int64 microseconds)
+{
+	static const struct
+	{
+		const char *name;
+		int64		seconds;
+	}			units[] = {
+		{"d", SECS_PER_DAY},
+		{"h", SECS_PER_HOUR},
+		{"min", SECS_PER_MINUTE},
+		{"s", 1}
+	};
+	int64		seconds = (Max(microseconds, 0) + USECS_PER_SEC - 1) / USECS_PER_SEC;
+	size_t		unit = 0;
+	int64		rest;
+
+	while (unit < lengthof(units) - 1 && seconds < units[unit].seconds)
+		unit++;
+	rest = seconds % units[unit].seconds;
+	if (unit == lengthof(units) - 1 || rest < units[unit + 1].seconds)
+		return psprintf(INT64_FORMAT " %s", seconds / units[unit].seconds,
+						units[unit].name);
+	return psprintf(INT64_FORMAT " %s " INT64_FORMAT " %s",
+					seconds / units[unit].seconds, units[unit].name,
+					rest / units[unit + 1].seconds, units[unit + 1].name);
 }

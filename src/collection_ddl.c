@@ -81,7 +81,7 @@ static CollectionSettings new_settings(bool on, int32 default_ttl,
 									   const char *indexing);
 static void adopt_table(Oid relid, CollectionSettings *settings,
 						const char *doc_column, const char *last_modified);
-static void tell_surprises(Oid relid, const CollectionSettings *settings,
+static void tell_surprises(Oid relid, CollectionSettings *settings,
 						   bool has_old_stamps);
 static int64 count_documents(Oid relid, const char *condition);
 static void mend_tree(Oid relid, const CollectionSettings *settings);
@@ -93,14 +93,15 @@ static void add_system_columns(Oid relid, const CollectionSettings *settings,
 							   const char *stamp, bool stamp_is_computed,
 							   PresentColumns present);
 static void set_not_null_as_owner(Oid relid, const char *table);
-static void delete_expired_documents(Oid relid);
+static int64 delete_expired_documents(Oid relid);
+static void require_no_grace(Relation rel, const CollectionSettings *settings);
 static void require_no_pending_trigger(Relation rel);
 static void begin_expired_scan(ExpiredScan *expired, Relation rel,
 							   const Collection *collection);
 static bool next_expired_row(ExpiredScan *expired);
 static void end_expired_scan(ExpiredScan *expired);
 static bool has_expired_rows(Relation rel, const Collection *collection);
-static void delete_expired_rows(Relation rel, const Collection *collection);
+static int64 delete_expired_rows(Relation rel, const Collection *collection);
 static void require_own_code(Relation rel, Oid root);
 static void require_no_other_index(Relation rel, const Collection *collection);
 static void lock_tree(Oid relid, LOCKMODE lockmode);
@@ -210,17 +211,25 @@ ttl_docs_release(PG_FUNCTION_ARGS)
 	Relation	rel;
 	Oid			relid;
 	char	   *table;
+	int64		deleted;
 
 	ttl_docs_require_preload();
 	rel = ttl_docs_open_collection(ttl_docs_collection_arg(fcinfo),
 								   AccessExclusiveLock, &collection);
 	relid = RelationGetRelid(rel);
+	require_no_grace(rel, &collection.settings);
 	require_no_pending_trigger(rel);
 	ttl_docs_require_unused(rel, "release");
 	require_no_other_index(rel, &collection);
 	table_close(rel, NoLock);
 
-	delete_expired_documents(relid);
+	deleted = delete_expired_documents(relid);
+	if (deleted > 0)
+		ereport(NOTICE,
+				(errmsg_plural("deleted %lld expired document of \"%s\"",
+							   "deleted %lld expired documents of \"%s\"",
+							   (unsigned long) deleted, (long long) deleted,
+							   get_rel_name(relid))));
 	ttl_docs_write_label(relid, NULL);
 	table = ttl_docs_quoted_name(relid);
 	ttl_docs_drop_trigger(relid);
@@ -228,6 +237,22 @@ ttl_docs_release(PG_FUNCTION_ARGS)
 				 table, TTL_DOCS_TS_COLUMN, TTL_DOCS_TTL_COLUMN,
 				 TTL_DOCS_SLOT_COLUMN);
 	PG_RETURN_VOID();
+}
+
+/* release() would delete documents that somebody may want to copy out. */
+static void
+require_no_grace(Relation rel, const CollectionSettings *settings)
+{
+	if (!ttl_docs_in_grace(settings))
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("cannot release \"%s\" while its purge is held after a change of settings",
+					RelationGetRelationName(rel)),
+			 errdetail("Documents that the change made expire can be copied out for another %s.",
+					   ttl_docs_grace_left(settings)),
+			 errhint("To copy them out, see \"A DefaultTTL that was too short\" in docs/operations.md. Then call ttl_docs.resume_purge(%s).",
+					 quote_literal_cstr(ttl_docs_quoted_name(RelationGetRelid(rel))))));
 }
 
 /*
@@ -376,6 +401,7 @@ new_settings(bool on, int32 default_ttl, const char *indexing)
 	settings.indexing = ttl_docs_parse_indexing(indexing);
 	settings.written_floor = DT_NOBEGIN;
 	settings.due_floor = DT_NOBEGIN;
+	settings.grace_until = DT_NOBEGIN;
 	if (on)
 		ttl_docs_check_default_ttl(default_ttl);
 	if (on && settings.indexing == INDEXING_NONE)
@@ -443,7 +469,6 @@ adopt_table(Oid relid, CollectionSettings *settings,
 	ttl_docs_create_purge_index(relid, settings->indexing);
 
 	tell_surprises(relid, settings, present.ts || last_modified != NULL);
-
 	settings->origin_database = MyDatabaseId;
 	settings->origin_relation = relid;
 	ttl_docs_write_label(relid, settings);
@@ -467,9 +492,10 @@ complete_collection(Oid relid, const CollectionSettings *settings)
  * does nothing.  The table is not a collection yet, so all can be seen.
  */
 static void
-tell_surprises(Oid relid, const CollectionSettings *settings, bool has_old_stamps)
+tell_surprises(Oid relid, CollectionSettings *settings, bool has_old_stamps)
 {
 	const char *name = get_rel_name(relid);
+	NewlyExpired expired = {.is_complete = true};
 	int64		count;
 
 	if (settings->on)
@@ -481,11 +507,8 @@ tell_surprises(Oid relid, const CollectionSettings *settings, bool has_old_stamp
 										 TTL_DOCS_INTERNAL, TTL_DOCS_TS_COLUMN,
 										 TTL_DOCS_TTL_COLUMN, settings->default_ttl,
 										 TTL_DOCS_SCHEMA));
-		if (count > 0)
-			ereport(NOTICE,
-					(errmsg_plural("%lld document of \"%s\" has expired already",
-								   "%lld documents of \"%s\" have expired already",
-								   (unsigned long) count, (long long) count, name)));
+		expired.count = count;
+		ttl_docs_begin_grace(relid, settings, &expired);
 		return;
 	}
 
@@ -707,12 +730,16 @@ set_not_null_as_owner(Oid relid, const char *table)
 	ttl_docs_become_caller(&before);
 }
 
-/* Deletes what has expired, in the table and its partitions. */
-static void
+/*
+ * Deletes the expired documents of a table and its partitions, and returns how
+ * many there were.
+ */
+static int64
 delete_expired_documents(Oid relid)
 {
 	List	   *tables = find_all_inheritors(relid, NoLock, NULL);
 	ListCell   *lc;
+	int64		deleted = 0;
 
 	foreach(lc, tables)
 	{
@@ -725,12 +752,13 @@ delete_expired_documents(Oid relid)
 			has_expired_rows(rel, &collection))
 		{
 			ttl_docs_become_owner(rel, &before);
-			delete_expired_rows(rel, &collection);
+			deleted += delete_expired_rows(rel, &collection);
 			ttl_docs_become_caller(&before);
 		}
 		table_close(rel, NoLock);
 	}
 	list_free(tables);
+	return deleted;
 }
 
 /* Begins to look for the rows of a table that are expired now. */
@@ -777,21 +805,30 @@ has_expired_rows(Relation rel, const Collection *collection)
 	return found;
 }
 
-static void
+static int64
 delete_expired_rows(Relation rel, const Collection *collection)
 {
 	ExpiredScan expired;
+	int64		deleted = 0;
 
 	require_own_code(rel, collection->root);
 	begin_expired_scan(&expired, rel, collection);
 	while (next_expired_row(&expired))
-		if (ttl_docs_delete_expired(rel, collection, &expired.row->tts_tid) == DELETE_REFUSED)
+	{
+		DeleteResult result = ttl_docs_delete_expired(rel, collection,
+													  &expired.row->tts_tid);
+
+		if (result == DELETE_REFUSED)
 			ereport(ERROR,
 					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 					 errmsg("cannot release \"%s\": a trigger keeps an expired document from being deleted",
 							RelationGetRelationName(rel)),
 					 errhint("Disable the BEFORE DELETE trigger that returns NULL.")));
+		if (result == DELETE_DONE)
+			deleted++;
+	}
 	end_expired_scan(&expired);
+	return deleted;
 }
 
 /* Raises an error where a delete would run somebody else's code as the owner. */

@@ -204,7 +204,10 @@ note_link(Oid child, Oid parent)
 	if (!note->parent_is_collection)
 		return;
 	if (child == notebook->attached)
+	{
+		note->was_collection = ttl_docs_read_label(child, &note->before);
 		ttl_docs_set_label(child, NULL);
+	}
 	/* as long as it is a partition to us, the link is going */
 	else if (ttl_docs_collection(child, &before) && !ttl_docs_has_own_label(child) &&
 			 get_rel_relkind(child) != RELKIND_FOREIGN_TABLE)

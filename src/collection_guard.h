@@ -35,6 +35,8 @@ typedef struct Note
 	bool		is_piece;		/* it is that or a system column */
 	bool		is_dropped;
 	bool		parent_is_collection;	/* NOTE_LINK_CHANGED */
+	bool		was_collection; /* likewise: relid, by itself, before */
+	CollectionSettings before;	/* its settings then */
 } Note;
 
 extern bool ttl_docs_fetch_trigger(Oid trigger, Snapshot snapshot,

@@ -14,6 +14,9 @@
  * database and table are the OIDs under which it was written.  Where they
  * differ from those of the table that carries the label, it came by a restore.
  *
+ * Two keys are there only if they say something: "grace_until", a time
+ * (collection_grace.c), and "purge_subscribed": true (purge_hold.c).
+ *
  * SECURITY LABEL, which is how a restore writes one, comes through
  * check_relabel.  It takes a label for a table that has none; a collection is
  * changed by the functions of the extension, which know what else has to
@@ -66,13 +69,14 @@ static SysScanDesc scan_labels(Relation seclabels);
 static void check_relabel(const ObjectAddress *object, const char *label);
 static void check_labelled_table(Oid relid, const CollectionSettings *settings);
 static char *print_label(const CollectionSettings *settings);
-static void print_floor(StringInfo buf, const char *key, TimestampTz floor);
+static void print_time(StringInfo buf, const char *key, TimestampTz time);
 static char *iso_time(TimestampTz time);
 static void parse_label(const char *label, CollectionSettings *settings);
+static bool has_key(Jsonb *label, const char *key);
 static JsonbValue *label_value(Jsonb *label, const char *key,
 							   enum jbvType type, JsonbValue *value);
 static int64 label_integer(Jsonb *label, const char *key, int64 min, int64 max);
-static TimestampTz label_floor(Jsonb *label, const char *key);
+static TimestampTz label_time(Jsonb *label, const char *key);
 pg_noreturn static void report_bad_label(const char *key);
 
 static const char *const indexing_names[] = {
@@ -383,21 +387,25 @@ print_label(const CollectionSettings *settings)
 		appendStringInfoString(&buf, ", \"default_ttl\": null");
 	appendStringInfo(&buf, ", \"indexing\": \"%s\"",
 					 indexing_names[settings->indexing]);
-	print_floor(&buf, "written_floor", settings->written_floor);
-	print_floor(&buf, "due_floor", settings->due_floor);
-	appendStringInfo(&buf, ", \"paused\": %s, \"database\": %u, \"table\": %u}",
-					 settings->paused ? "true" : "false",
+	print_time(&buf, "written_floor", settings->written_floor);
+	print_time(&buf, "due_floor", settings->due_floor);
+	appendStringInfo(&buf, ", \"paused\": %s", settings->paused ? "true" : "false");
+	if (settings->grace_until != DT_NOBEGIN)
+		print_time(&buf, "grace_until", settings->grace_until);
+	if (settings->purge_subscribed)
+		appendStringInfoString(&buf, ", \"purge_subscribed\": true");
+	appendStringInfo(&buf, ", \"database\": %u, \"table\": %u}",
 					 settings->origin_database, settings->origin_relation);
 	return buf.data;
 }
 
 static void
-print_floor(StringInfo buf, const char *key, TimestampTz floor)
+print_time(StringInfo buf, const char *key, TimestampTz time)
 {
-	if (floor == DT_NOBEGIN)
+	if (time == DT_NOBEGIN)
 		appendStringInfo(buf, ", \"%s\": null", key);
 	else
-		appendStringInfo(buf, ", \"%s\": \"%s\"", key, iso_time(floor));
+		appendStringInfo(buf, ", \"%s\": \"%s\"", key, iso_time(time));
 }
 
 /* A time in the one form that labels have. */
@@ -444,13 +452,26 @@ parse_label(const char *label, CollectionSettings *settings)
 	settings->indexing =
 		ttl_docs_parse_indexing(pnstrdup(value.val.string.val,
 										 value.val.string.len));
-	settings->written_floor = label_floor(json, "written_floor");
-	settings->due_floor = label_floor(json, "due_floor");
+	settings->written_floor = label_time(json, "written_floor");
+	settings->due_floor = label_time(json, "due_floor");
 	if (label_value(json, "paused", jbvBool, &value) == NULL)
 		report_bad_label("paused");
 	settings->paused = value.val.boolean;
+	settings->grace_until = has_key(json, "grace_until") ?
+		label_time(json, "grace_until") : DT_NOBEGIN;
+	settings->purge_subscribed = has_key(json, "purge_subscribed") &&
+		label_value(json, "purge_subscribed", jbvBool, &value) != NULL &&
+		value.val.boolean;
 	settings->origin_database = label_integer(json, "database", 0, PG_UINT32_MAX);
 	settings->origin_relation = label_integer(json, "table", 0, PG_UINT32_MAX);
+}
+
+static bool
+has_key(Jsonb *label, const char *key)
+{
+	JsonbValue	value;
+
+	return getKeyJsonValueFromContainer(&label->root, key, strlen(key), &value) != NULL;
 }
 
 /*
@@ -489,27 +510,27 @@ label_integer(Jsonb *label, const char *key, int64 min, int64 max)
 }
 
 static TimestampTz
-label_floor(Jsonb *label, const char *key)
+label_time(Jsonb *label, const char *key)
 {
 	JsonbValue	value;
 	char	   *text;
-	TimestampTz floor;
+	TimestampTz time;
 
 	if (label_value(label, key, jbvString, &value) == NULL)
 		return DT_NOBEGIN;
 	text = pnstrdup(value.val.string.val, value.val.string.len);
-	floor = DatumGetTimestampTz(DirectFunctionCall3(timestamptz_in,
-													CStringGetDatum(text),
-													ObjectIdGetDatum(InvalidOid),
-													Int32GetDatum(-1)));
+	time = DatumGetTimestampTz(DirectFunctionCall3(timestamptz_in,
+												   CStringGetDatum(text),
+												   ObjectIdGetDatum(InvalidOid),
+												   Int32GetDatum(-1)));
 	/*
 	 * not "now", nor anything else that means something else elsewhere, nor the
 	 * end of time: documents are stamped with the moment after a floor
 	 */
-	if (TIMESTAMP_NOT_FINITE(floor) || !IS_VALID_TIMESTAMP(floor + 1) ||
-		strcmp(iso_time(floor), text) != 0)
+	if (TIMESTAMP_NOT_FINITE(time) || !IS_VALID_TIMESTAMP(time + 1) ||
+		strcmp(iso_time(time), text) != 0)
 		report_bad_label(key);
-	return floor;
+	return time;
 }
 
 static void

@@ -7,7 +7,8 @@
  * refuses what leaves a collection without one of its pieces, and otherwise
  * does what keeps it right:
  * - a renamed document column is followed in the label;
- * - a new partition gets _ttl and _slot for the rows that it brings;
+ * - a new partition gets _ttl and _slot for the rows that it brings, and holds the
+ *   purge of its collection if some of them are expired under its settings;
  * - a detached partition stays a collection, by itself, with the settings and
  *   floors it had: its expired documents must not come back;
  * - attached again, to a collection under which they are dead too, it becomes
@@ -49,6 +50,7 @@ static void review_dropped_extension(void);
 static void review_restored(Oid relid);
 static void review_link(Note *note);
 static void review_new_partition(Oid relid, const Collection *collection);
+static void hold_for_attached(const Note *note);
 static void review_detached_partition(Oid relid);
 static void require_dead_there_too(Oid child, const CollectionSettings *settings,
 								   Oid root, const CollectionSettings *into);
@@ -161,7 +163,10 @@ review_link(Note *note)
 	if (is_partition && !ttl_docs_has_own_label(note->relid))
 	{
 		if (child_is_collection)
+		{
 			review_new_partition(note->relid, &collection);
+			hold_for_attached(note);
+		}
 		return;
 	}
 	if (child_is_collection || note->parent_is_collection)
@@ -214,6 +219,36 @@ review_new_partition(Oid relid, const Collection *collection)
 		ttl_docs_refuse_invalid_ttl(relid, NameStr(collection->settings.doc_column),
 									psprintf("%s OPERATOR(pg_catalog.=) %d",
 											 TTL_DOCS_TTL_COLUMN, TTL_INVALID));
+}
+
+/*
+ * The documents of a new partition that were live until now, and are expired under
+ * the settings of the collection, hold its purge (collection_grace.c).  A hold that
+ * the partition had as a collection by itself goes on.
+ *
+ * ATTACH has locked the parent, which need not be the root.  The label is the root's,
+ * so we take the lock that all changes of it take.
+ */
+static void
+hold_for_attached(const Note *note)
+{
+	const CollectionSettings *before = note->was_collection ? &note->before : NULL;
+	Collection	collection;
+	CollectionSettings settings;
+	NewlyExpired expired;
+
+	if (!ttl_docs_collection(note->relid, &collection))
+		return;
+	LockRelationOid(collection.root, ShareUpdateExclusiveLock);
+	if (!ttl_docs_collection(note->relid, &collection))
+		return;
+	settings = collection.settings;
+	if (before != NULL)
+		settings.grace_until = Max(settings.grace_until, before->grace_until);
+	expired = ttl_docs_count_newly_expired(note->relid, before, &settings);
+	ttl_docs_begin_grace(collection.root, &settings, &expired);
+	if (settings.grace_until != collection.settings.grace_until)
+		ttl_docs_write_label(collection.root, &settings);
 }
 
 /*

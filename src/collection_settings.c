@@ -5,7 +5,8 @@
  *
  * set_default_ttl writes a label and nothing else, whatever the size of the
  * table.  Before a change after which documents can live longer, what has
- * expired under the old setting becomes final (see the floors in expiry.c).
+ * expired under the old setting becomes final (see the floors in expiry.c).  A
+ * change that makes living documents expire holds the purge (collection_grace.c).
  *
  * Locks.  Either change keeps writers out until it commits, so that no write
  * is judged by one setting and stamped under another.  A change after which a
@@ -62,6 +63,7 @@ ttl_docs_set_default_ttl(PG_FUNCTION_ARGS)
 	LOCKMODE	lockmode = ShareRowExclusiveLock;
 	Collection	collection;
 	CollectionSettings settings;
+	NewlyExpired expired;
 	Relation	rel;
 	Oid			relid;
 
@@ -108,6 +110,8 @@ ttl_docs_set_default_ttl(PG_FUNCTION_ARGS)
 		ttl_docs_move_floors(&settings, ttl_docs_clock());
 	settings.on = on;
 	settings.default_ttl = default_ttl;
+	expired = ttl_docs_count_newly_expired(relid, &collection.settings, &settings);
+	ttl_docs_begin_grace(relid, &settings, &expired);
 	ttl_docs_write_label(relid, &settings);
 	table_close(rel, NoLock);
 	PG_RETURN_VOID();

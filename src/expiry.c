@@ -266,3 +266,12 @@ round_up_to_slot(TimestampTz ts, int64 width)
 		slots++;
 	return slots * width;
 }
+
+/* A time in seconds, rounded down. */
+int64
+ttl_docs_whole_seconds(TimestampTz time)
+{
+	int64		seconds = time / USECS_PER_SEC;
+
+	return time < 0 && time % USECS_PER_SEC != 0 ? seconds - 1 : seconds;
+}

@@ -34,6 +34,13 @@ bool		ttl_docs_purge_on = true;
 int			ttl_docs_purge_batch_size = 1000;
 
 /*
+ * ttl_docs.purge_grace: how long the purge of a collection is held after a change
+ * of its settings that makes living documents expire.  It is read when the change
+ * is made.  Everybody may set it: a change is its owner's to make.
+ */
+int			ttl_docs_purge_grace = 600;
+
+/*
  * ttl_docs.purge_max_rate: the most documents that all workers together purge
  * in a second; 0 is no limit.  A backlog that grows because of it is shown as
  * "capped" in ttl_docs.stat_collections.
@@ -95,6 +102,19 @@ ttl_docs_guc_init(void)
 							PURGE_MAX_BATCH_SIZE,
 							PGC_SIGHUP,
 							0,
+							NULL,
+							NULL,
+							NULL);
+
+	DefineCustomIntVariable("ttl_docs.purge_grace",
+							"Sets the time for which a change of settings that makes documents expire holds the purge.",
+							"0 does not hold it.",
+							&ttl_docs_purge_grace,
+							600,
+							0,
+							INT_MAX,
+							PGC_USERSET,
+							GUC_UNIT_S,
 							NULL,
 							NULL,
 							NULL);

@@ -56,6 +56,7 @@ typedef enum PurgeState
 	PURGE_BLOCKED,				/* a trigger would run with a superuser's rights */
 	PURGE_SUBSCRIBED,			/* the publisher does it */
 	PURGE_CLOCK_JUMP,
+	PURGE_GRACE,				/* a change of settings made documents expire */
 	PURGE_RESTORED,
 	PURGE_PAUSED
 } PurgeState;
@@ -287,6 +288,8 @@ extern PurgeState ttl_docs_purge_hold(Relation rel, const Collection *collection
 extern PurgeState ttl_docs_settings_hold(Oid root, const CollectionSettings *settings);
 extern const char *ttl_docs_purge_state_name(PurgeState state);
 extern const char *ttl_docs_purge_state_hint(PurgeState state);
+extern const char *ttl_docs_settings_hold_hint(PurgeState hold,
+											   const CollectionSettings *settings);
 extern void ttl_docs_observe_clock(void);
 extern int64 ttl_docs_clock_jump(void);
 
@@ -474,6 +477,7 @@ typedef struct TablePass
 	bool		is_gone;		/* there is no such table any more */
 	PurgeState	state;
 	char	   *detail;
+	TimestampTz hold_ends;		/* PURGE_GRACE: when the hold ends */
 	TimestampTz due;			/* when to look again */
 } TablePass;
 

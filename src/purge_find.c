@@ -73,7 +73,6 @@ typedef struct RangeScan
 
 static int64 last_slot(const CollectionSettings *settings, SlotRange range,
 					   TimestampTz clock);
-static int64 whole_seconds(TimestampTz time);
 static void init_range_keys(ScanKey keys, SlotRange range, int64 from, int64 to);
 static void find_in_btree(Relation rel, Relation index,
 						  const Collection *collection,
@@ -133,24 +132,15 @@ last_slot(const CollectionSettings *settings, SlotRange range, TimestampTz clock
 	int64		slot = NO_SLOT;
 
 	if (settings->on && !inheriting)
-		slot = whole_seconds(clock);
+		slot = ttl_docs_whole_seconds(clock);
 	else if (settings->on && settings->default_ttl > 0)
-		slot = whole_seconds(clock) - settings->default_ttl;
+		slot = ttl_docs_whole_seconds(clock) - settings->default_ttl;
 	/* what a floor keeps dead can be in the slot after it */
 	if (floor != DT_NOBEGIN)
-		slot = Max(slot, whole_seconds(floor) + SLOT_MAX_WIDTH + 1);
+		slot = Max(slot, ttl_docs_whole_seconds(floor) + SLOT_MAX_WIDTH + 1);
 	if (slot != NO_SLOT && inheriting)
 		slot -= SLOT_INHERITING_OFFSET;
 	return slot;
-}
-
-/* A time in seconds, rounded down. */
-static int64
-whole_seconds(TimestampTz time)
-{
-	int64		seconds = time / USECS_PER_SEC;
-
-	return time < 0 && time % USECS_PER_SEC != 0 ? seconds - 1 : seconds;
 }
 
 /*
@@ -214,7 +204,7 @@ ttl_docs_rewind_progress(PurgeProgress *progress, TimestampTz due)
 {
 	for (SlotRange range = 0; range < RANGE_COUNT; range++)
 	{
-		int64		slot = whole_seconds(due);
+		int64		slot = ttl_docs_whole_seconds(due);
 
 		if (range == RANGE_INHERITING)
 			slot -= SLOT_INHERITING_OFFSET + Max(progress->settings.default_ttl, 0);

@@ -10,10 +10,15 @@
  * - restored: the label was written for another table or database, so it came
  *   by a restore, or with a copy of a database.  A month-old backup of documents
  *   that live for a week would be gone a second after it is back.
+ * - grace: a change of settings has made living documents expire, and somebody may
+ *   want to copy them out (collection_grace.c).
  * - clock jump: the clock has moved far ahead of the time that has passed.  The
  *   launcher follows it in small steps, and backwards; a large one stays one
  *   until the clock is back, or resume_purge() accepts it.
- * - subscribed: a subscription writes the table, and its publisher purges.
+ * - subscribed: a subscription writes the table, and its publisher purges.  Whether
+ *   that is so, a subscriber cannot tell: the publisher may publish inserts only, be
+ *   a plain table, or be a subscriber of this table.  Where nobody else purges, the
+ *   owner says so with set_purge_subscribed().
  * - blocked: a trigger would run somebody else's code as the owner of the table
  *   (purge_rights.c).
  *
@@ -49,8 +54,9 @@ static const struct
 	[PURGE_TROUBLE] = {"failing", "See last_error; it is tried again, less and less often, or at once after ttl_docs.resume_purge()."},
 	[PURGE_NO_INDEX] = {"no index", "Call ttl_docs.set_indexing() to build the purge index."},
 	[PURGE_BLOCKED] = {"blocked", "A trigger would run somebody else's code as the owner of the table; last_error names it. Let its function belong to the owner of the table, and its WHEN clause be simple."},
-	[PURGE_SUBSCRIBED] = {"subscription", "The publisher purges it. Drop the subscription, or take the table out of it, to purge here."},
+	[PURGE_SUBSCRIBED] = {"subscription", "A subscription writes the table, so its publisher is expected to purge. If no publisher does, call ttl_docs.set_purge_subscribed() to purge here."},
 	[PURGE_CLOCK_JUMP] = {"clock jump", "The clock is far ahead of the time that has passed. Set it right; or, if it is right now, call ttl_docs.resume_purge()."},
+	[PURGE_GRACE] = {"grace", "A change of settings made documents expire, and they can be copied out until the hold ends. To purge them now, call ttl_docs.resume_purge()."},
 	[PURGE_RESTORED] = {"restored", "It came by a restore. When its expired documents may go for good, call ttl_docs.resume_purge()."},
 	[PURGE_PAUSED] = {"paused", "Call ttl_docs.resume_purge()."},
 };
@@ -77,7 +83,17 @@ ttl_docs_settings_hold(Oid root, const CollectionSettings *settings)
 	if (settings->origin_database != MyDatabaseId ||
 		settings->origin_relation != root)
 		return PURGE_RESTORED;
-	return PURGE_IDLE;
+	return ttl_docs_in_grace(settings) ? PURGE_GRACE : PURGE_IDLE;
+}
+
+/* The way out of a hold that the settings say. */
+const char *
+ttl_docs_settings_hold_hint(PurgeState hold, const CollectionSettings *settings)
+{
+	if (hold != PURGE_GRACE)
+		return ttl_docs_purge_state_hint(hold);
+	return psprintf("A change of settings made documents expire, and they can be copied out for another %s. To purge them now, call ttl_docs.resume_purge().",
+					ttl_docs_grace_left(settings));
 }
 
 /*
@@ -96,7 +112,7 @@ ttl_docs_purge_hold(Relation rel, const Collection *collection,
 		return hold;
 	if (jump > CLOCK_JUMP && (table == NULL || jump > table->accepted_jump + CLOCK_JUMP))
 		return PURGE_CLOCK_JUMP;
-	if (is_subscribed(RelationGetRelid(rel)))
+	if (!collection->settings.purge_subscribed && is_subscribed(RelationGetRelid(rel)))
 		return PURGE_SUBSCRIBED;
 	*detail = ttl_docs_foreign_code(rel, collection->root);
 	return *detail != NULL ? PURGE_BLOCKED : PURGE_IDLE;

@@ -261,6 +261,7 @@ look_at_table(TablePass *pass, Relation rel, const Collection *collection)
 		pass->name = ttl_docs_quoted_name(pass->relid);
 	pass->look_end = BATCH_DONE;
 	pass->state = ttl_docs_purge_hold(rel, collection, pass->table, &pass->detail);
+	pass->hold_ends = settings->grace_until;
 	if (!settings->on &&
 		((settings->written_floor == DT_NOBEGIN && settings->due_floor == DT_NOBEGIN) ||
 		 (!OidIsValid(index_oid) && is_swept(pass->table, settings))))
@@ -775,6 +776,8 @@ pass_is_held(TablePass *pass)
 	/* what expires meanwhile should show */
 	if (pass->candidates.is_complete)
 		due = Min(due, Max(pass->candidates.next_due, clock + COUNT_PERIOD));
+	if (pass->state == PURGE_GRACE)
+		due = Min(due, clock + Max(pass->hold_ends - ttl_docs_server_clock(), 0));
 	end_in_state(pass, pass->state, due);
 }
 

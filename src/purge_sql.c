@@ -49,6 +49,7 @@
 PG_FUNCTION_INFO_V1(ttl_docs_purge_procedure);
 PG_FUNCTION_INFO_V1(ttl_docs_pause_purge);
 PG_FUNCTION_INFO_V1(ttl_docs_resume_purge);
+PG_FUNCTION_INFO_V1(ttl_docs_set_purge_subscribed);
 PG_FUNCTION_INFO_V1(ttl_docs_collection_stats);
 
 /* CALL purge() says how far it is so often */
@@ -198,7 +199,7 @@ require_no_hold(Oid root)
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("the purge of \"%s\" is held: %s",
 						RelationGetRelationName(rel), ttl_docs_purge_state_name(hold)),
-				 errhint("%s", ttl_docs_purge_state_hint(hold))));
+				 errhint("%s", ttl_docs_settings_hold_hint(hold, &collection.settings))));
 	table_close(rel, NoLock);
 }
 
@@ -398,8 +399,8 @@ ttl_docs_pause_purge(PG_FUNCTION_ARGS)
 /*
  * resume_purge(collection regclass)
  *
- * Ends a pause, and the holds after a restore and a jump of the clock.  Documents
- * in quarantine are tried at once.
+ * Ends a pause, and the holds after a restore, a jump of the clock and a change of
+ * settings.  Documents in quarantine are tried at once.
  */
 Datum
 ttl_docs_resume_purge(PG_FUNCTION_ARGS)
@@ -436,9 +437,37 @@ set_paused(FunctionCallInfo fcinfo, bool paused)
 	{
 		collection.settings.origin_database = MyDatabaseId;
 		collection.settings.origin_relation = RelationGetRelid(rel);
+		collection.settings.grace_until = DT_NOBEGIN;
 	}
 	ttl_docs_write_label(RelationGetRelid(rel), &collection.settings);
 	table_close(rel, NoLock);
+}
+
+/*
+ * set_purge_subscribed(collection regclass, purge_subscribed boolean)
+ *
+ * Should the collection be purged here although a subscription writes it?  The lock
+ * is that of pause_purge().
+ */
+Datum
+ttl_docs_set_purge_subscribed(PG_FUNCTION_ARGS)
+{
+	Collection	collection;
+	Relation	rel;
+
+	ttl_docs_require_preload();
+	PreventCommandIfReadOnly("set_purge_subscribed()");
+	if (PG_ARGISNULL(1))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("purge_subscribed cannot be null"),
+				 errhint("Use true to purge here, or false to leave it to the publisher.")));
+	rel = ttl_docs_open_collection(ttl_docs_collection_arg(fcinfo),
+								   ShareUpdateExclusiveLock, &collection);
+	collection.settings.purge_subscribed = PG_GETARG_BOOL(1);
+	ttl_docs_write_label(RelationGetRelid(rel), &collection.settings);
+	table_close(rel, NoLock);
+	PG_RETURN_VOID();
 }
 
 /* Forgets the trouble of a table, and accepts the clock as it is. */
@@ -587,14 +616,14 @@ state_of(Oid root, const CollectionStats *stats, const char **hint)
 	/* the label may have changed since the last look */
 	if (PURGE_IS_HOLD(hold))
 		state = hold;
-	else if (state == PURGE_PAUSED || state == PURGE_RESTORED)
+	else if (state == PURGE_PAUSED || state == PURGE_RESTORED || state == PURGE_GRACE)
 		state = PURGE_IDLE;
 	if (database != NULL && database->is_off && !PURGE_IS_HOLD(state))
 	{
 		*hint = "Turn on ttl_docs.purge, for the server and for this database, and default_transaction_read_only off.";
 		return "disabled";
 	}
-	*hint = ttl_docs_purge_state_hint(state);
+	*hint = ttl_docs_settings_hold_hint(state, &collection.settings);
 	if (state == PURGE_IDLE && stats->undeletable > 0)
 		*hint = "Some documents could not be deleted, see last_error. They are tried again, or at once after ttl_docs.resume_purge().";
 	if (state == PURGE_IDLE && !collection.settings.on)

@@ -92,6 +92,10 @@ typedef struct CollectionSettings
 	TimestampTz due_floor;		/* documents with a ttl of their own that were
 								 * due up to here are dead; likewise */
 	bool		paused;			/* no purge */
+	TimestampTz grace_until;	/* no purge until then, see collection_grace.c;
+								 * DT_NOBEGIN = none */
+	bool		purge_subscribed;	/* the purge does not leave it to the
+									 * publisher */
 	Oid			origin_database;	/* where the label was written: */
 	Oid			origin_relation;	/* elsewhere, it came by a restore */
 } CollectionSettings;
@@ -128,6 +132,7 @@ extern void ttl_docs_require_preload(void);
 extern int	ttl_docs_clock_offset;
 extern bool ttl_docs_purge_on;
 extern int	ttl_docs_purge_batch_size;
+extern int	ttl_docs_purge_grace;
 extern int	ttl_docs_purge_max_rate;
 extern int	ttl_docs_purge_naptime;
 extern int	ttl_docs_purge_workers;
@@ -136,8 +141,10 @@ extern void ttl_docs_guc_init(void);
 
 /* clock.c */
 extern TimestampTz ttl_docs_clock(void);
+extern TimestampTz ttl_docs_server_clock(void);
 extern TimestampTz ttl_docs_shifted(TimestampTz time);
 extern int64 ttl_docs_elapsed(void);
+extern char *ttl_docs_period(int64 microseconds);
 
 /* expiry.c */
 extern TimestampTz ttl_docs_due(TimestampTz ts, int32 ttl);
@@ -159,6 +166,7 @@ extern void ttl_docs_move_floors(CollectionSettings *settings,
 extern TimestampTz ttl_docs_new_stamp(const CollectionSettings *settings,
 									  TimestampTz clock, bool inherits, int32 ttl);
 extern bool ttl_docs_may_be_slot(TimestampTz ts, int64 slot);
+extern int64 ttl_docs_whole_seconds(TimestampTz time);
 extern bool ttl_docs_slot(TimestampTz ts, bool inherits, int32 ttl,
 						  int32 default_ttl, int64 *slot);
 
@@ -215,6 +223,22 @@ extern void ttl_docs_refuse_invalid_ttl(Oid relid, const char *doc_column,
 										const char *condition);
 extern void ttl_docs_require_last_trigger(Relation rel);
 pg_noreturn extern void ttl_docs_report_no_collection(Oid relid);
+
+/* collection_grace.c */
+typedef struct NewlyExpired
+{
+	int64		count;
+	bool		is_complete;	/* else there may be more */
+	bool		is_unknown;		/* and the count means nothing */
+	int			entries_read;
+} NewlyExpired;
+extern NewlyExpired ttl_docs_count_newly_expired(Oid relid,
+												 const CollectionSettings *before,
+												 const CollectionSettings *after);
+extern void ttl_docs_begin_grace(Oid root, CollectionSettings *settings,
+								 const NewlyExpired *found);
+extern bool ttl_docs_in_grace(const CollectionSettings *settings);
+extern char *ttl_docs_grace_left(const CollectionSettings *settings);
 
 /* collection_mend.c */
 extern void ttl_docs_mend_derived(Oid relid, const Collection *collection);

@@ -398,7 +398,7 @@ SECURITY LABEL FOR ttl_docs ON TABLE plain IS :'bad7';
 SELECT pieces('plain');
 -- A restore writes the label of a table that has its columns; it arrives paused.
 SECURITY LABEL FOR ttl_docs ON TABLE plain IS :'label_fresh';
-SELECT doc_column, default_ttl, indexing, paused FROM ttl_docs.collections WHERE collection = 'plain'::regclass;
+SELECT doc_column, default_ttl, indexing, holds FROM ttl_docs.collections WHERE collection = 'plain'::regclass;
 INSERT INTO plain VALUES ('x', '{"ttl": 500}', now() - interval '10000 s', 5, 0);
 SELECT count(*) AS expired_as_any FROM plain;
 DROP VIEW plain_view;

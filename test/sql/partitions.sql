@@ -182,7 +182,7 @@ SELECT seen('docs_c');
 SELECT add('c', 21);
 ALTER TABLE docs DETACH PARTITION docs_c;
 SELECT seen('docs_c');
-SELECT collection, default_ttl, mode, paused FROM ttl_docs.collections WHERE collection = 'docs_c'::regclass;
+SELECT collection, default_ttl, mode, holds FROM ttl_docs.collections WHERE collection = 'docs_c'::regclass;
 SET ttl_docs.clock_offset = '30 min';
 SELECT seen('docs_c WHERE n > 20');
 RESET ttl_docs.clock_offset;

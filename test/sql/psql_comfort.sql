@@ -31,9 +31,9 @@ INSERT INTO a VALUES (1, '{"ttl": 60}'), (2, '{}');
 SELECT ttl_docs.adopt('a');
 SELECT ttl_docs.create_collection('o');
 SELECT ttl_docs.pause_purge('c');
-SELECT collection, mode, paused, hint FROM ttl_docs.collections ORDER BY collection::text;
+SELECT collection, mode, holds, hint FROM ttl_docs.collections ORDER BY collection::text;
 -- The hints are commands that work.
 SELECT ttl_docs.set_default_ttl('a', -1);
 SELECT ttl_docs.resume_purge('c');
-SELECT collection, mode, paused, hint FROM ttl_docs.collections ORDER BY collection::text;
+SELECT collection, mode, holds, hint FROM ttl_docs.collections ORDER BY collection::text;
 DROP TABLE a, c, o;

@@ -6,7 +6,7 @@ SELECT ttl_docs.create_collection('ph', 1000);
 SELECT ttl_docs.create_collection('ph_other', 1000);
 INSERT INTO ph VALUES ('a', '{"ttl": 100}'), ('live', '{}');
 INSERT INTO ph_other VALUES ('a', '{"ttl": 100}');
-CREATE VIEW ph_paused AS SELECT c.collection, c.paused, CASE WHEN s.state IN ('paused', 'restored') THEN s.state END AS hold,
+CREATE VIEW ph_paused AS SELECT c.collection, c.holds, CASE WHEN s.state IN ('paused', 'restored') THEN s.state END AS hold,
     CASE WHEN s.state IN ('paused', 'restored') THEN s.hint END AS hint
     FROM ttl_docs.collections AS c JOIN ttl_docs.stat_collections AS s USING (collection) WHERE c.collection::text LIKE 'ph%';
 SET ttl_docs.clock_offset = 200;
@@ -35,7 +35,7 @@ INSERT INTO ph VALUES ('b', '{"new": true}');
 SELECT ttl_docs.set_default_ttl('ph', 2000);
 SELECT ttl_docs.set_indexing('ph', 'lazy');
 SELECT ttl_docs.set_default_ttl('ph', NULL);
-SELECT collection, paused FROM ph_paused ORDER BY collection::text;
+SELECT collection, holds FROM ph_paused ORDER BY collection::text;
 CALL ttl_docs.purge('ph');
 SELECT ttl_docs.set_default_ttl('ph', 1000);
 -- twice is once
@@ -52,7 +52,7 @@ BEGIN;
 SELECT ttl_docs.pause_purge('ph');
 CALL ttl_docs.purge('ph');
 ROLLBACK;
-SELECT collection, paused FROM ph_paused ORDER BY collection::text;
+SELECT collection, holds FROM ph_paused ORDER BY collection::text;
 BEGIN;
 SELECT ttl_docs.pause_purge('ph');
 SELECT ttl_docs.resume_purge('ph');
@@ -88,7 +88,7 @@ SELECT replace(:'trigger', ' public.ph ', ' public.ph_database ') AS create_trig
     :'label'::jsonb || jsonb_build_object('table', 'ph_database'::regclass::oid::bigint, 'database', 1) AS changed \gset
 :create_trigger;
 SECURITY LABEL FOR ttl_docs ON TABLE ph_database IS :'changed';
-SELECT collection, paused, hold FROM ph_paused ORDER BY collection::text;
+SELECT collection, holds, hold FROM ph_paused ORDER BY collection::text;
 SELECT hint FROM ph_paused WHERE collection = 'ph_table'::regclass;
 SELECT id FROM ph_table ORDER BY id;
 CALL ttl_docs.purge('ph_table');
@@ -109,7 +109,7 @@ SELECT ttl_docs.pause_purge('ph_table');
 SELECT hold FROM ph_paused WHERE collection = 'ph_table'::regclass;
 SELECT ttl_docs.resume_purge('ph_table');
 SELECT ttl_docs.resume_purge('ph_database');
-SELECT collection, paused, hold FROM ph_paused ORDER BY collection::text;
+SELECT collection, holds, hold FROM ph_paused ORDER BY collection::text;
 CALL ttl_docs.purge('ph_table');
 CALL ttl_docs.purge('ph_database');
 SELECT id FROM ph_table ORDER BY id;
@@ -122,7 +122,7 @@ ALTER TABLE ph_renamed SET SCHEMA ph_schema;
 SET client_min_messages = warning;
 VACUUM FULL ph_schema.ph_renamed;
 RESET client_min_messages;
-SELECT paused FROM ttl_docs.collections WHERE collection = 'ph_schema.ph_renamed'::regclass;
+SELECT holds FROM ttl_docs.collections WHERE collection = 'ph_schema.ph_renamed'::regclass;
 
 -- The purge is off in this server, which a worker has to notice first.
 DO $$

@@ -32,7 +32,7 @@ SELECT ttl_docs.pause_purge('pr.c');
 \echo :SQLSTATE
 SELECT ttl_docs.resume_purge('pr.c');
 \echo :SQLSTATE
-SELECT paused FROM ttl_docs.collections WHERE collection = 'pr.c'::regclass;
+SELECT holds FROM ttl_docs.collections WHERE collection = 'pr.c'::regclass;
 -- nobody is kept waiting by one who has no right
 BEGIN;
 SAVEPOINT s;

@@ -47,6 +47,7 @@ INSERT INTO sec_calls (call) VALUES
     ('ttl_docs.resume_purge(''sec.c'')'),
     ('ttl_docs.set_default_ttl(''sec.c'', 1)'),
     ('ttl_docs.set_indexing(''sec.c'', ''lazy'')'),
+    ('ttl_docs.set_purge_subscribed(''sec.c'', true)'),
     ('ttl_docs.touch_document(''sec.c'', ''a'')'),
     ('ttl_docs.upsert_document(''sec.c'', ''{"id": "a"}'')'),
     ('(ttl_docs_internal.collection_stats(''sec.c'')).last_error'),

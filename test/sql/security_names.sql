@@ -128,9 +128,9 @@ SELECT count(*) FROM ttl_docs.documents(format('%I.%I', :'quote', :'evil'), '{"a
 SELECT ttl_docs.set_indexing(collection, 'lazy'), ttl_docs.set_indexing(collection, 'consistent'), ttl_docs.pause_purge(collection) FROM ttl_docs.collections WHERE default_ttl IS NOT NULL;
 -- what the hints advise can be run as it is
 SELECT count(*) FROM ttl_docs.collections WHERE hint IS NOT NULL;
-SELECT substring(hint FROM 'SELECT .*') AS advice FROM ttl_docs.collections WHERE paused ORDER BY collection::text COLLATE "C" \gexec
+SELECT substring(hint FROM 'SELECT .*') AS advice FROM ttl_docs.collections WHERE holds <> '{}' ORDER BY collection::text COLLATE "C" \gexec
 CALL ttl_docs.purge();
-SELECT count(*) FROM ttl_docs.collections WHERE paused;
+SELECT count(*) FROM ttl_docs.collections WHERE holds <> '{}';
 -- names that are none
 SELECT ttl_docs.create_collection('x; DROP TABLE public.sec_precious');
 SELECT ttl_docs.create_collection('x (id int); DROP TABLE public.sec_precious; --');

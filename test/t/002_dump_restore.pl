@@ -97,7 +97,7 @@ sub check
 	is($node->safe_psql($database, $everything), $live, "$how: the same is live");
 	is($node->safe_psql($database, $on_disk), $disk,
 		"$how: rows and stamps are as they were");
-	is($node->safe_psql($database, 'SELECT bool_and(paused) FROM ttl_docs.collections'),
+	is($node->safe_psql($database, q{SELECT bool_and('restored' = ANY (holds)) FROM ttl_docs.collections}),
 		't', "$how: the purge is held");
 	return;
 }

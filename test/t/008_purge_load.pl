@@ -19,6 +19,7 @@ plan skip_all => 'this PostgreSQL::Test has no background sessions'
   unless eval { require PostgreSQL::Test::BackgroundPsql; };
 
 my $node = start_node(q{
+ttl_docs.purge_grace = 0
 autovacuum_naptime = '1s'
 autovacuum_vacuum_cost_delay = 0
 shared_buffers = '256MB'

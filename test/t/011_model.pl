@@ -28,6 +28,7 @@ $node->init;
 $node->append_conf(
 	'postgresql.conf', q{
 shared_preload_libraries = 'ttl_docs'
+ttl_docs.purge_grace = 0
 max_prepared_transactions = 10
 ttl_docs.purge = off
 autovacuum = off

@@ -28,6 +28,7 @@ $node->init(extra => ['--data-checksums']);
 $node->append_conf(
 	'postgresql.conf', q{
 shared_preload_libraries = 'ttl_docs'
+ttl_docs.purge_grace = 0
 ttl_docs.purge_naptime = '20ms'
 ttl_docs.purge_batch_size = 100
 restart_after_crash = on

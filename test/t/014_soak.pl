@@ -34,6 +34,7 @@ $node->init;
 $node->append_conf(
 	'postgresql.conf', q{
 shared_preload_libraries = 'ttl_docs'
+ttl_docs.purge_grace = 0
 log_statement = none
 log_line_prefix = '%m [%p] %b %a %e '
 log_autovacuum_min_duration = -1

@@ -307,7 +307,7 @@ script_ok($twins[1], 'twin.sql', 'postgres');
 my $oid = q{SELECT 'sessions'::regclass::oid};
 is($twins[1]->safe_psql('postgres', $oid), $twins[0]->safe_psql('postgres', $oid),
 	'twin: the table has the same OID');
-is($twins[1]->safe_psql('postgres', 'SELECT paused FROM ttl_docs.collections'), 't', 'twin: the purge is held');
+is($twins[1]->safe_psql('postgres', 'SELECT holds FROM ttl_docs.collections'), '{restored}', 'twin: the purge is held');
 $twins[1]->append_conf('postgresql.conf', 'ttl_docs.purge = on');
 $twins[1]->reload;
 let_workers_look($twins[1], 'postgres');

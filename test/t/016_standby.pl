@@ -22,6 +22,7 @@ $primary->init(allows_streaming => 1);
 $primary->append_conf(
 	'postgresql.conf', q{
 shared_preload_libraries = 'ttl_docs'
+ttl_docs.purge_grace = 0
 ttl_docs.purge_naptime = '20ms'
 wal_log_hints = on
 wal_keep_size = '256MB'

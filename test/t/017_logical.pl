@@ -32,7 +32,7 @@ max_worker_processes = 16
 }
 
 my $publisher = start_server('publisher', allows_streaming => 'logical');
-my $subscriber = start_server('subscriber');
+my $subscriber = start_server('subscriber', allows_streaming => 'logical');
 
 # Each table, and its DefaultTTL on either side:
 # - events: the same
@@ -298,7 +298,68 @@ is($subscriber->safe_psql('postgres', 'SELECT string_agg(id, \',\') FROM notes')
 is($subscriber->safe_psql('postgres', 'SELECT sum(purged) FROM ttl_docs.stat_collections'),
 	'0', 'purge: nothing of it was done by the subscriber');
 
-$subscriber->safe_psql('postgres', 'DROP SUBSCRIPTION sub');
+# ---- Where no publisher purges ----
+
+# Only inserts are published; and two servers that subscribe to each other, each of which
+# publishes its own rows.
+for my $server ($publisher, $subscriber)
+{
+	$server->safe_psql(
+		'postgres', q{
+		SELECT ttl_docs.create_collection('inserts', 3600);
+		CREATE TABLE twoway (id text, side text, doc jsonb, PRIMARY KEY (id, side));
+		SELECT ttl_docs.adopt('twoway', 3600);
+	});
+}
+$publisher->safe_psql('postgres', q{CREATE PUBLICATION pub_inserts FOR TABLE inserts WITH (publish = 'insert')});
+$publisher->safe_psql('postgres', q{CREATE PUBLICATION pub_twoway FOR TABLE twoway WHERE (side = 'p')});
+$subscriber->safe_psql('postgres', q{CREATE PUBLICATION pub_twoway FOR TABLE twoway WHERE (side = 's')});
+$subscriber->safe_psql('postgres',
+	"CREATE SUBSCRIPTION sub_inserts CONNECTION '$connstr' PUBLICATION pub_inserts WITH (copy_data = false)");
+$subscriber->safe_psql('postgres',
+	"CREATE SUBSCRIPTION sub_to_s CONNECTION '$connstr' PUBLICATION pub_twoway WITH (copy_data = false)");
+$publisher->safe_psql('postgres',
+	"CREATE SUBSCRIPTION sub_to_p CONNECTION '"
+	  . $subscriber->connstr
+	  . " dbname=postgres' PUBLICATION pub_twoway WITH (copy_data = false)");
+publish(q{SELECT ttl_docs.pause_purge('inserts')});
+publish(
+	q{
+	SET ttl_docs.clock_offset = '-2h';
+	INSERT INTO inserts (id, doc) VALUES ('a', '{}'), ('b', '{}');
+	INSERT INTO twoway VALUES ('a', 'p', '{}');
+});
+$subscriber->safe_psql('postgres', q{SET ttl_docs.clock_offset = '-2h'; INSERT INTO twoway VALUES ('a', 's', '{}')});
+$publisher->wait_for_catchup('sub_inserts');
+$publisher->wait_for_catchup('sub_to_s');
+$subscriber->wait_for_catchup('sub_to_p');
+publish(q{SELECT ttl_docs.resume_purge('inserts')});
+ok($publisher->poll_query_until('postgres', q{SELECT on_disk('inserts')}, '0'), 'inserts: the publisher purges');
+let_workers_look($_, 'postgres') for ($publisher, $subscriber);
+is($subscriber->safe_psql('postgres', q{SELECT on_disk('inserts')}), '2', 'inserts: its deletes do not arrive');
+is($_->safe_psql('postgres', q{SELECT on_disk('twoway')}), '2', 'two ways: nobody purges') for ($publisher, $subscriber);
+($ret, $stdout, $stderr) = $subscriber->psql('postgres', q{SELECT ttl_docs.resume_purge('inserts')});
+like($stderr, qr/still held: subscription.*set_purge_subscribed/s, 'resume_purge() names the way out');
+$_->safe_psql('postgres', q{SELECT ttl_docs.set_purge_subscribed('twoway', true)}) for ($publisher, $subscriber);
+$subscriber->safe_psql('postgres', q{SELECT ttl_docs.set_purge_subscribed('inserts', true)});
+ok($subscriber->poll_query_until('postgres', q{SELECT on_disk('inserts')}, '0'),
+	'inserts: the subscriber purges when its owner says so');
+for my $server ($publisher, $subscriber)
+{
+	ok($server->poll_query_until('postgres', q{SELECT on_disk('twoway')}, '0'), 'two ways: each side purges');
+}
+# It is kept, and can be taken back.
+$subscriber->safe_psql('postgres', q{SELECT ttl_docs.pause_purge('inserts'), ttl_docs.resume_purge('inserts')});
+is($subscriber->safe_psql('postgres', q{SELECT purge_subscribed FROM ttl_docs.collections WHERE collection = 'inserts'::regclass}),
+	't', 'the label keeps it');
+$subscriber->safe_psql('postgres', q{SELECT ttl_docs.set_purge_subscribed('inserts', false)});
+publish(q{SET ttl_docs.clock_offset = '-2h'; INSERT INTO inserts (id, doc) VALUES ('c', '{}')});
+$publisher->wait_for_catchup('sub_inserts');
+let_workers_look($subscriber, 'postgres');
+is($subscriber->safe_psql('postgres', q{SELECT on_disk('inserts')}), '1', 'taken back, it is left to the publisher');
+
+$publisher->safe_psql('postgres', 'DROP SUBSCRIPTION sub_to_p');
+$subscriber->safe_psql('postgres', "DROP SUBSCRIPTION $_") for ('sub', 'sub_inserts', 'sub_to_s');
 $_->stop for ($subscriber, $publisher);
 
 done_testing();

@@ -25,6 +25,7 @@ my $incremental = $primary->pg_version >= 17;
 $primary->append_conf(
 	'postgresql.conf', q{
 shared_preload_libraries = 'ttl_docs'
+ttl_docs.purge_grace = 0
 ttl_docs.purge_naptime = '20ms'
 ttl_docs.purge = off
 autovacuum = off

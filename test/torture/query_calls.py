@@ -21,7 +21,8 @@ SCHEMAS = ('ttl_docs', 'ttl_docs_internal')
 # counterpart in plain tables, but must not show an expired document.
 COMMANDS = {'create_collection', 'drop_collection', 'adopt', 'release', 'set_default_ttl', 'set_indexing',
             'preview', 'create_document', 'replace_document', 'upsert_document', 'patch_document',
-            'delete_document', 'touch_document', 'pause_purge', 'resume_purge', 'collection_stats'}
+            'delete_document', 'touch_document', 'pause_purge', 'resume_purge', 'set_purge_subscribed',
+            'collection_stats'}
 # Not called, with the reason.
 EXCLUDED = {'write_document': 'a trigger function, which no query can call'}
 # Each side has another instant.  So it is only an argument, of tests that a moment does not matter to.

@@ -21,6 +21,6 @@ end
 # A collection that comes by a dump expires at once, but is not purged before somebody says so.
 Rake::Task["db:schema:load"].enhance do
   ActiveRecord::Base.connection.execute <<~SQL
-    SELECT ttl_docs.resume_purge(collection) FROM ttl_docs.collections WHERE paused
+    SELECT ttl_docs.resume_purge(collection) FROM ttl_docs.collections WHERE holds = '{restored}'
   SQL
 end

@@ -47,7 +47,7 @@ class SchemaTestCase < CommittingTest
   end
 
   def held_from_purge
-    connection.select_values("SELECT collection::text FROM ttl_docs.collections WHERE paused ORDER BY 1")
+    connection.select_values("SELECT collection::text FROM ttl_docs.collections WHERE holds <> '{}' ORDER BY 1")
   end
 
   def assert_documents_expire
