@@ -308,7 +308,7 @@ ttl_docs_open_collection(Oid relid, LOCKMODE lockmode, Collection *collection)
 static void
 lock_tree(Oid relid, LOCKMODE lockmode)
 {
-	list_free(find_all_inheritors(relid, lockmode, NULL));
+	list_free(ttl_docs_partition_tree(relid, lockmode));
 }
 
 /*

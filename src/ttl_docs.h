@@ -99,7 +99,7 @@ typedef struct CollectionSettings
 /* A table of a collection: its root or one of its partitions */
 typedef struct Collection
 {
-	Oid			root;			/* the table that has the label */
+	Oid			root;			/* the table whose label counts */
 	CollectionSettings settings;
 	/* columns of this very table; InvalidAttrNumber where one is missing */
 	AttrNumber	doc;
@@ -179,6 +179,7 @@ extern bool ttl_docs_push_snapshot(void);
 extern void ttl_docs_write_label(Oid relid, const CollectionSettings *settings);
 extern int	ttl_docs_remove_all_labels(void);
 extern List *ttl_docs_all_collections(void);
+extern List *ttl_docs_partition_tree(Oid relid, LOCKMODE lockmode);
 extern void ttl_docs_invalidate_tree(Oid relid);
 extern const char *ttl_docs_indexing_name(IndexingMode indexing);
 extern IndexingMode ttl_docs_parse_indexing(const char *name);
