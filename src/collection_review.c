@@ -149,7 +149,7 @@ review_restored(Oid relid)
 	if (!IsBinaryUpgrade && settings.origin_database == MyDatabaseId &&
 		settings.origin_relation == relid)
 		settings.origin_relation = InvalidOid;
-	ttl_docs_set_label(relid, &settings);
+	ttl_docs_write_label(relid, &settings);
 }
 
 /* A table was made a child of another, or no longer is. */
@@ -222,7 +222,7 @@ review_new_partition(Oid relid, const Collection *collection)
 			ttl_docs_mend_derived(lfirst_oid(lc), &member);
 	}
 	list_free(tables);
-	ttl_docs_set_label(relid, &collection->settings);
+	ttl_docs_write_label(relid, &collection->settings);
 	ttl_docs_note_change(collection->root);
 	if (collection->settings.on && !IsBinaryUpgrade)
 		ttl_docs_refuse_invalid_ttl(relid, NameStr(collection->settings.doc_column),
