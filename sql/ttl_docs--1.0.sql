@@ -341,7 +341,7 @@ SELECT c.collection,
             WHEN NOT EXISTS (SELECT FROM pg_catalog.pg_trigger AS t
                               WHERE t.tgrelid OPERATOR(pg_catalog.=) c.collection
                                 AND t.tgname OPERATOR(pg_catalog.=) 'zzz_ttl_docs')
-            THEN pg_catalog.format('It was restored without its trigger, so writes are not stamped and "ttl" is not read. To complete it: SELECT ttl_docs.adopt(%L)',
+            THEN pg_catalog.format('It was restored without its trigger, so writes are refused. To complete it: SELECT ttl_docs.adopt(%L)',
                                    c.collection)
             WHEN c.default_ttl IS NULL
             THEN pg_catalog.format('Nothing expires, and "ttl" in documents is ignored. To turn TTL on: SELECT ttl_docs.set_default_ttl(%L, -1)',
