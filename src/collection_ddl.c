@@ -116,7 +116,7 @@ ttl_docs_create_collection(PG_FUNCTION_ARGS)
 	char	   *quoted;
 	Oid			relid;
 
-	ttl_docs_require_preload();
+	ttl_docs_require_writable(fcinfo);
 	if (PG_ARGISNULL(0) || PG_ARGISNULL(2))
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
@@ -169,7 +169,7 @@ ttl_docs_drop_collection(PG_FUNCTION_ARGS)
 	Relation	rel;
 	char	   *table;
 
-	ttl_docs_require_preload();
+	ttl_docs_require_writable(fcinfo);
 	rel = ttl_docs_open_collection(ttl_docs_collection_arg(fcinfo),
 								   AccessExclusiveLock, &collection);
 	table = ttl_docs_quoted_name(RelationGetRelid(rel));
@@ -187,7 +187,7 @@ ttl_docs_adopt(PG_FUNCTION_ARGS)
 {
 	CollectionSettings settings;
 
-	ttl_docs_require_preload();
+	ttl_docs_require_writable(fcinfo);
 	if (PG_ARGISNULL(0) || PG_ARGISNULL(4))
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
@@ -211,7 +211,7 @@ ttl_docs_release(PG_FUNCTION_ARGS)
 	Oid			relid;
 	char	   *table;
 
-	ttl_docs_require_preload();
+	ttl_docs_require_writable(fcinfo);
 	rel = ttl_docs_open_collection(ttl_docs_collection_arg(fcinfo),
 								   AccessExclusiveLock, &collection);
 	relid = RelationGetRelid(rel);

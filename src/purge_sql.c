@@ -427,8 +427,7 @@ set_paused(FunctionCallInfo fcinfo, bool paused)
 	Collection	collection;
 	Relation	rel;
 
-	ttl_docs_require_preload();
-	PreventCommandIfReadOnly(paused ? "pause_purge()" : "resume_purge()");
+	ttl_docs_require_writable(fcinfo);
 	rel = ttl_docs_open_collection(ttl_docs_collection_arg(fcinfo),
 								   ShareUpdateExclusiveLock, &collection);
 	collection.settings.paused = paused;

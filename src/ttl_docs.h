@@ -123,6 +123,7 @@ typedef struct LiveQuery LiveQuery;
 
 /* ttl_docs.c */
 extern void ttl_docs_require_preload(void);
+extern void ttl_docs_require_writable(FunctionCallInfo fcinfo);
 
 /* guc.c */
 extern int	ttl_docs_clock_offset;
