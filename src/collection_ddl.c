@@ -197,6 +197,7 @@ ttl_docs_adopt(PG_FUNCTION_ARGS)
 	adopt_table(PG_GETARG_OID(0), &settings,
 				PG_ARGISNULL(2) ? NULL : NameStr(*PG_GETARG_NAME(2)),
 				PG_ARGISNULL(3) ? NULL : NameStr(*PG_GETARG_NAME(3)));
+	ttl_docs_warn_of_replication(PG_GETARG_OID(0));
 	PG_RETURN_VOID();
 }
 
@@ -434,6 +435,8 @@ adopt_table(Oid relid, CollectionSettings *settings,
 											 TTL_DOCS_SCHEMA,
 											 quote_identifier(NameStr(settings->doc_column)),
 											 TTL_INVALID));
+	if (!present.ts && last_modified == NULL)
+		ttl_docs_refuse_lossy_replication(rel);
 	table_close(rel, NoLock);
 
 	ttl_docs_create_trigger(relid);

@@ -228,6 +228,10 @@ extern Relation ttl_docs_open_collection(Oid relid, LOCKMODE lockmode,
 										 Collection *collection);
 extern void ttl_docs_require_unused(Relation rel, const char *action);
 
+/* collection_replication.c */
+extern void ttl_docs_refuse_lossy_replication(Relation rel);
+extern void ttl_docs_warn_of_replication(Oid relid);
+
 /* collection_guard.c */
 extern void ttl_docs_guard_init(void);
 
