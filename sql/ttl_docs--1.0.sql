@@ -341,7 +341,16 @@ SELECT c.collection,
        END AS mode,
        c.indexing,
        c.holds,
-       CASE WHEN c.default_ttl IS NULL
+       -- without the library, no function of it can tell; a placeholder is not in pg_settings
+       CASE WHEN NOT EXISTS (SELECT FROM pg_catalog.pg_settings AS g
+                              WHERE g.name OPERATOR(pg_catalog.=) 'ttl_docs.purge')
+            THEN 'The library is not loaded, so expired documents are visible and nothing is stamped. Add ttl_docs to shared_preload_libraries in postgresql.conf, and restart the server.'
+            WHEN NOT EXISTS (SELECT FROM pg_catalog.pg_trigger AS t
+                              WHERE t.tgrelid OPERATOR(pg_catalog.=) c.collection
+                                AND t.tgname OPERATOR(pg_catalog.=) 'zzz_ttl_docs')
+            THEN pg_catalog.format('It was restored without its trigger, so writes are refused. To complete it: SELECT ttl_docs.adopt(%L)',
+                                   c.collection)
+            WHEN c.default_ttl IS NULL
             THEN pg_catalog.format('Nothing expires, and "ttl" in documents is ignored. To turn TTL on: SELECT ttl_docs.set_default_ttl(%L, -1)',
                                    c.collection)
             WHEN c.holds OPERATOR(pg_catalog.<>) '{}'
@@ -372,7 +381,15 @@ SELECT c.collection,
                LATERAL (SELECT l.label::pg_catalog.jsonb AS settings) AS s
          WHERE l.provider OPERATOR(pg_catalog.=) 'ttl_docs'
            AND l.classoid OPERATOR(pg_catalog.=) 'pg_catalog.pg_class'::pg_catalog.regclass
-           AND l.objsubid OPERATOR(pg_catalog.=) 0) AS c;
+           AND l.objsubid OPERATOR(pg_catalog.=) 0
+           -- the label of a partition is a copy of its root's
+           AND NOT EXISTS (SELECT FROM pg_catalog.pg_inherits AS i
+                             JOIN pg_catalog.pg_seclabel AS p
+                               ON p.objoid OPERATOR(pg_catalog.=) i.inhparent
+                              AND p.classoid OPERATOR(pg_catalog.=) l.classoid
+                              AND p.objsubid OPERATOR(pg_catalog.=) 0
+                              AND p.provider OPERATOR(pg_catalog.=) 'ttl_docs'
+                            WHERE i.inhrelid OPERATOR(pg_catalog.=) l.objoid)) AS c;
 COMMENT ON VIEW ttl_docs.collections IS 'the collections of this database and their settings';
 GRANT SELECT ON ttl_docs.collections TO PUBLIC;
 

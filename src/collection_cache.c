@@ -59,7 +59,7 @@ typedef struct CacheEntry
 {
 	Oid			relid;			/* hash key, must be first */
 	bool		is_collection;
-	bool		has_own_label;
+	bool		has_own_label;	/* and it counts */
 	bool		is_partition;
 	bool		has_partitions;
 	Collection	collection;
@@ -117,7 +117,10 @@ ttl_docs_collection(Oid relid, Collection *collection)
 	return true;
 }
 
-/* Does the table itself carry the label? */
+/*
+ * Does the table's own label count?  That of a partition of a collection does
+ * not: it is a copy (collection_label.c).
+ */
 bool
 ttl_docs_has_own_label(Oid relid)
 {
@@ -310,13 +313,8 @@ load(Oid relid, CacheEntry *entry)
 	if (!may_be)
 		return true;
 
-	if (ttl_docs_read_label_at(relid, NULL, &entry->collection.settings,
-							   &entry->label_writer))
-	{
-		entry->is_collection = entry->has_own_label = true;
-		entry->collection.root = relid;
-	}
-	else if (entry->is_partition)
+	/* the label of a partition is a copy, and its root's counts */
+	if (entry->is_partition)
 	{
 		Collection	parent;
 
@@ -327,6 +325,13 @@ load(Oid relid, CacheEntry *entry)
 			entry->is_collection = true;
 			entry->collection = parent;
 		}
+	}
+	if (!entry->is_collection &&
+		ttl_docs_read_label_at(relid, NULL, &entry->collection.settings,
+							   &entry->label_writer))
+	{
+		entry->is_collection = entry->has_own_label = true;
+		entry->collection.root = relid;
 	}
 
 	if (entry->is_collection)

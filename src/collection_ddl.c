@@ -117,7 +117,7 @@ ttl_docs_create_collection(PG_FUNCTION_ARGS)
 	char	   *quoted;
 	Oid			relid;
 
-	ttl_docs_require_preload();
+	ttl_docs_require_writable(fcinfo);
 	if (PG_ARGISNULL(0) || PG_ARGISNULL(2))
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
@@ -170,7 +170,7 @@ ttl_docs_drop_collection(PG_FUNCTION_ARGS)
 	Relation	rel;
 	char	   *table;
 
-	ttl_docs_require_preload();
+	ttl_docs_require_writable(fcinfo);
 	rel = ttl_docs_open_collection(ttl_docs_collection_arg(fcinfo),
 								   AccessExclusiveLock, &collection);
 	table = ttl_docs_quoted_name(RelationGetRelid(rel));
@@ -188,7 +188,7 @@ ttl_docs_adopt(PG_FUNCTION_ARGS)
 {
 	CollectionSettings settings;
 
-	ttl_docs_require_preload();
+	ttl_docs_require_writable(fcinfo);
 	if (PG_ARGISNULL(0) || PG_ARGISNULL(4))
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
@@ -198,6 +198,7 @@ ttl_docs_adopt(PG_FUNCTION_ARGS)
 	adopt_table(PG_GETARG_OID(0), &settings,
 				PG_ARGISNULL(2) ? NULL : NameStr(*PG_GETARG_NAME(2)),
 				PG_ARGISNULL(3) ? NULL : NameStr(*PG_GETARG_NAME(3)));
+	ttl_docs_warn_of_replication(PG_GETARG_OID(0));
 	PG_RETURN_VOID();
 }
 
@@ -213,7 +214,7 @@ ttl_docs_release(PG_FUNCTION_ARGS)
 	char	   *table;
 	int64		deleted;
 
-	ttl_docs_require_preload();
+	ttl_docs_require_writable(fcinfo);
 	rel = ttl_docs_open_collection(ttl_docs_collection_arg(fcinfo),
 								   AccessExclusiveLock, &collection);
 	relid = RelationGetRelid(rel);
@@ -333,7 +334,7 @@ ttl_docs_open_collection(Oid relid, LOCKMODE lockmode, Collection *collection)
 static void
 lock_tree(Oid relid, LOCKMODE lockmode)
 {
-	list_free(find_all_inheritors(relid, lockmode, NULL));
+	list_free(ttl_docs_partition_tree(relid, lockmode));
 }
 
 /*
@@ -460,6 +461,8 @@ adopt_table(Oid relid, CollectionSettings *settings,
 											 TTL_DOCS_SCHEMA,
 											 quote_identifier(NameStr(settings->doc_column)),
 											 TTL_INVALID));
+	if (!present.ts && last_modified == NULL)
+		ttl_docs_refuse_lossy_replication(rel);
 	table_close(rel, NoLock);
 
 	ttl_docs_create_trigger(relid);

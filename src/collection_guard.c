@@ -203,14 +203,15 @@ note_link(Oid child, Oid parent)
 	note->parent_is_collection = ttl_docs_collection(parent, &before);
 	if (!note->parent_is_collection)
 		return;
+	/* of one that comes, the label counts no longer; the review writes it */
 	if (child == notebook->attached)
 	{
 		note->was_collection = ttl_docs_read_label(child, &note->before);
-		ttl_docs_set_label(child, NULL);
+		return;
 	}
 	/* as long as it is a partition to us, the link is going */
-	else if (ttl_docs_collection(child, &before) && !ttl_docs_has_own_label(child) &&
-			 get_rel_relkind(child) != RELKIND_FOREIGN_TABLE)
+	if (ttl_docs_collection(child, &before) && !ttl_docs_has_own_label(child) &&
+		get_rel_relkind(child) != RELKIND_FOREIGN_TABLE)
 	{
 		/* a label that was restored is still one, and holds the purge */
 		if (before.settings.origin_database == MyDatabaseId &&
@@ -220,10 +221,7 @@ note_link(Oid child, Oid parent)
 	}
 }
 
-/*
- * A restore has brought a label that names, by coincidence, the very table and
- * database that it was brought to: OIDs begin anew in each server.
- */
+/* SECURITY LABEL, as a restore runs it, has made a table a collection. */
 void
 ttl_docs_note_restored(Oid relid)
 {

@@ -16,7 +16,7 @@
 typedef enum NoteKind
 {
 	NOTE_EXTENSION_DROPPED,
-	NOTE_RESTORED,				/* a label that names relid came by a restore */
+	NOTE_RESTORED,				/* relid got its label by a restore */
 	NOTE_LINK_CHANGED,			/* relid became or was a child of other */
 	NOTE_COLUMN,				/* a column of relid changed or went */
 	NOTE_INDEX_DROPPED,			/* an index of relid */

@@ -17,6 +17,14 @@
  * Two keys are there only if they say something: "grace_until", a time
  * (collection_grace.c), and "purge_subscribed": true (purge_hold.c).
  *
+ * Each partition has a copy of the label of its root.  Nothing reads the copy
+ * while the table is a partition of a collection.  A partition that is dumped and
+ * restored alone brings its copy along, and so it is a collection by itself, with
+ * the settings and floors of its root, and held as restored.  The same happens if
+ * a server without the library detaches it.  ttl_docs_set_label() keeps the
+ * copies as their root's label is; collection_review.c gives one to a new
+ * partition.
+ *
  * SECURITY LABEL, which is how a restore writes one, comes through
  * check_relabel.  It takes a label for a table that has none; a collection is
  * changed by the functions of the extension, which know what else has to
@@ -67,6 +75,8 @@
 
 static SysScanDesc scan_labels(Relation seclabels);
 static void check_relabel(const ObjectAddress *object, const char *label);
+static bool has_same_settings(const CollectionSettings *a,
+							  const CollectionSettings *b);
 static void check_labelled_table(Oid relid, const CollectionSettings *settings);
 static char *print_label(const CollectionSettings *settings);
 static void print_time(StringInfo buf, const char *key, TimestampTz time);
@@ -173,19 +183,33 @@ ttl_docs_read_label_at(Oid relid, Snapshot snapshot, CollectionSettings *setting
 }
 
 /*
- * Writes the label of that table, or removes it (NULL), with effect from the
- * next command on.  The caller has checked rights, and holds a lock on the
- * table and its partitions.
+ * Writes the label of that table and the copies of its partitions, or removes
+ * them (NULL), with effect from the next command on.  The caller has checked
+ * rights, and holds a lock on the table.
+ *
+ * A partition that is being detached concurrently belongs to the collection until
+ * it is gone, so its copy changes, too.  release() leaves it out, with its expired
+ * documents, so its copy stays and makes it a collection by itself.
  */
 void
 ttl_docs_set_label(Oid relid, const CollectionSettings *settings)
 {
-	ObjectAddress address;
 	bool		pushed = ttl_docs_push_snapshot();
+	char	   *label = settings != NULL ? print_label(settings) : NULL;
+	/* the lock keeps a partition from being dropped under its new label */
+	List	   *tables = settings != NULL ?
+		ttl_docs_partition_tree(relid, ShareUpdateExclusiveLock) :
+		find_all_inheritors(relid, ShareUpdateExclusiveLock, NULL);
+	ListCell   *lc;
 
-	ObjectAddressSet(address, RelationRelationId, relid);
-	SetSecurityLabel(&address, TTL_DOCS_PROVIDER,
-					 settings != NULL ? print_label(settings) : NULL);
+	foreach(lc, tables)
+	{
+		ObjectAddress address;
+
+		ObjectAddressSet(address, RelationRelationId, lfirst_oid(lc));
+		SetSecurityLabel(&address, TTL_DOCS_PROVIDER, label);
+	}
+	list_free(tables);
 	ttl_docs_invalidate_tree(relid);
 	ttl_docs_note_change(relid);
 	if (pushed)
@@ -217,21 +241,20 @@ ttl_docs_write_label(Oid relid, const CollectionSettings *settings)
 /*
  * Removes every label of this database, when the extension goes: a label
  * without its trigger and its functions would be half a collection.  Returns
- * how many there were.
+ * how many collections there were.
  */
 int
 ttl_docs_remove_all_labels(void)
 {
+	int			count = list_length(ttl_docs_all_collections());
 	Relation	seclabels = table_open(SecLabelRelationId, RowExclusiveLock);
 	SysScanDesc scan = scan_labels(seclabels);
 	HeapTuple	tuple;
-	int			count = 0;
 
 	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
 	{
 		ttl_docs_invalidate_tree(((FormData_pg_seclabel *) GETSTRUCT(tuple))->objoid);
 		CatalogTupleDelete(seclabels, &tuple->t_self);
-		count++;
 	}
 	systable_endscan(scan);
 	table_close(seclabels, RowExclusiveLock);
@@ -239,19 +262,28 @@ ttl_docs_remove_all_labels(void)
 	return count;
 }
 
-/* The tables of this database that have a label, as a list of OIDs. */
+/* The collections of this database, without their partitions, as a list of OIDs. */
 List *
 ttl_docs_all_collections(void)
 {
 	Relation	seclabels = table_open(SecLabelRelationId, AccessShareLock);
 	SysScanDesc scan = scan_labels(seclabels);
 	HeapTuple	tuple;
+	List	   *labelled = NIL;
 	List	   *found = NIL;
+	ListCell   *lc;
 
 	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
-		found = lappend_oid(found, ((FormData_pg_seclabel *) GETSTRUCT(tuple))->objoid);
+		labelled = lappend_oid(labelled, ((FormData_pg_seclabel *) GETSTRUCT(tuple))->objoid);
 	systable_endscan(scan);
 	table_close(seclabels, AccessShareLock);
+
+	/* most are no partitions, which is a cheap answer */
+	foreach(lc, labelled)
+		if (!get_rel_relispartition(lfirst_oid(lc)) ||
+			ttl_docs_has_own_label(lfirst_oid(lc)))
+			found = lappend_oid(found, lfirst_oid(lc));
+	list_free(labelled);
 	return found;
 }
 
@@ -266,11 +298,28 @@ scan_labels(Relation seclabels)
 	return systable_beginscan(seclabels, InvalidOid, false, NULL, 1, &key);
 }
 
+/*
+ * A table and its partitions of all levels, also those that are being detached
+ * concurrently, which core leaves out.  The partitions get locked.
+ */
+List *
+ttl_docs_partition_tree(Oid relid, LOCKMODE lockmode)
+{
+	List	   *tables = list_make1_oid(relid);
+
+	for (int i = 0; i < list_length(tables); i++)
+		tables = list_concat(tables,
+							 find_inheritance_children_extended(list_nth_oid(tables, i),
+																false, lockmode,
+																NULL, NULL));
+	return tables;
+}
+
 /* Invalidates the table and its partitions in every relation cache. */
 void
 ttl_docs_invalidate_tree(Oid relid)
 {
-	List	   *tables = find_all_inheritors(relid, NoLock, NULL);
+	List	   *tables = ttl_docs_partition_tree(relid, NoLock);
 	ListCell   *lc;
 
 	foreach(lc, tables)
@@ -313,6 +362,19 @@ check_relabel(const ObjectAddress *object, const char *label)
 						LABEL_MAX_LENGTH)));
 	if (label != NULL)
 		parse_label(label, &settings);
+	if (ttl_docs_collection(object->objectId, &collection) &&
+		collection.root != object->objectId)
+	{
+		/* a restore can bring the copy after it has attached the partition */
+		if (label != NULL && has_same_settings(&settings, &collection.settings))
+			return;
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("table \"%s\" is a partition of the collection \"%s\"",
+						get_rel_name(object->objectId),
+						get_rel_name(collection.root)),
+				 errhint("It has the settings of that collection.")));
+	}
 	if (ttl_docs_read_label(object->objectId, &before))
 	{
 		/* restoring the same over itself is harmless */
@@ -326,21 +388,22 @@ check_relabel(const ObjectAddress *object, const char *label)
 	}
 	if (label == NULL)
 		return;
-	if (ttl_docs_collection(object->objectId, &collection))
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("table \"%s\" is a partition of the collection \"%s\"",
-						get_rel_name(object->objectId),
-						get_rel_name(collection.root)),
-				 errhint("It has the settings of that collection.")));
 
 	check_labelled_table(object->objectId, &settings);
-	/* pg_upgrade keeps the OIDs, and the purge goes on */
-	if (!IsBinaryUpgrade && settings.origin_database == MyDatabaseId &&
-		settings.origin_relation == object->objectId)
-		ttl_docs_note_restored(object->objectId);
+	ttl_docs_note_restored(object->objectId);
 	ttl_docs_invalidate_tree(object->objectId);
 	ttl_docs_note_change(object->objectId);
+}
+
+/* Are two labels the same, but for the place where they were written? */
+static bool
+has_same_settings(const CollectionSettings *a, const CollectionSettings *b)
+{
+	CollectionSettings moved = *a;
+
+	moved.origin_database = b->origin_database;
+	moved.origin_relation = b->origin_relation;
+	return strcmp(print_label(&moved), print_label(b)) == 0;
 }
 
 /* Can that table be what its new label says? */

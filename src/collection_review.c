@@ -7,8 +7,9 @@
  * refuses what leaves a collection without one of its pieces, and otherwise
  * does what keeps it right:
  * - a renamed document column is followed in the label;
- * - a new partition gets _ttl and _slot for the rows that it brings, and holds the
- *   purge of its collection if some of them are expired under its settings;
+ * - a new partition gets a copy of the label, and _ttl and _slot for the rows that
+ *   it brings.  If some of them are expired under the settings of the collection, its
+ *   purge is held;
  * - a detached partition stays a collection, by itself, with the settings and
  *   floors it had: its expired documents must not come back;
  * - attached again, to a collection under which they are dead too, it becomes
@@ -134,7 +135,12 @@ review_dropped_extension(void)
 							   collections, collections)));
 }
 
-/* The OIDs of a restored label that fits by coincidence must not look like ours. */
+/*
+ * A restore has brought a label.  OIDs begin anew in each server, so the label can
+ * name the very table and database that it was brought to, by coincidence, and must
+ * not look like ours; but pg_upgrade keeps the OIDs, and the purge goes on.
+ * Partitions that are there already get their copies.
+ */
 static void
 review_restored(Oid relid)
 {
@@ -142,8 +148,10 @@ review_restored(Oid relid)
 
 	if (!ttl_docs_read_label(relid, &settings))
 		return;
-	settings.origin_relation = InvalidOid;
-	ttl_docs_set_label(relid, &settings);
+	if (!IsBinaryUpgrade && settings.origin_database == MyDatabaseId &&
+		settings.origin_relation == relid)
+		settings.origin_relation = InvalidOid;
+	ttl_docs_write_label(relid, &settings);
 }
 
 /* A table was made a child of another, or no longer is. */
@@ -186,6 +194,10 @@ review_link(Note *note)
 /*
  * A partition, or a tree of them, brought rows that our trigger has not seen.
  * ATTACH holds ACCESS EXCLUSIVE on all of it; one that was just made is empty.
+ *
+ * In a binary upgrade no row is looked at.  Tables have no rows yet, and those to
+ * come were right before.  Nor could the owners of tables run a query that needs
+ * our functions: their rights come at the end of the upgrade.
  */
 static void
 review_new_partition(Oid relid, const Collection *collection)
@@ -211,11 +223,13 @@ review_new_partition(Oid relid, const Collection *collection)
 		if (!ttl_docs_collection(lfirst_oid(lc), &member))
 			continue;
 		require_columns(lfirst_oid(lc), &member);
-		ttl_docs_mend_derived(lfirst_oid(lc), &member);
+		if (!IsBinaryUpgrade)
+			ttl_docs_mend_derived(lfirst_oid(lc), &member);
 	}
 	list_free(tables);
+	ttl_docs_write_label(relid, &collection->settings);
 	ttl_docs_note_change(collection->root);
-	if (collection->settings.on)
+	if (collection->settings.on && !IsBinaryUpgrade)
 		ttl_docs_refuse_invalid_ttl(relid, NameStr(collection->settings.doc_column),
 									psprintf("%s OPERATOR(pg_catalog.=) %d",
 											 TTL_DOCS_TTL_COLUMN, TTL_INVALID));

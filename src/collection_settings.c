@@ -67,7 +67,7 @@ ttl_docs_set_default_ttl(PG_FUNCTION_ARGS)
 	Relation	rel;
 	Oid			relid;
 
-	ttl_docs_require_preload();
+	ttl_docs_require_writable(fcinfo);
 	relid = ttl_docs_collection_arg(fcinfo);
 	if (on)
 		ttl_docs_check_default_ttl(default_ttl);
@@ -177,7 +177,7 @@ ttl_docs_set_indexing(PG_FUNCTION_ARGS)
 	Relation	rel;
 	Oid			relid;
 
-	ttl_docs_require_preload();
+	ttl_docs_require_writable(fcinfo);
 	relid = ttl_docs_collection_arg(fcinfo);
 	if (PG_ARGISNULL(1))
 		ereport(ERROR,

@@ -276,7 +276,10 @@ ttl_docs_documents(PG_FUNCTION_ARGS)
 static DocumentKey
 key_of_collection(FunctionCallInfo fcinfo, LOCKMODE lockmode)
 {
-	ttl_docs_require_preload();
+	if (lockmode == AccessShareLock)
+		ttl_docs_require_preload();
+	else
+		ttl_docs_require_writable(fcinfo);
 	return ttl_docs_document_key(ttl_docs_collection_arg(fcinfo), lockmode);
 }
 

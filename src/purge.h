@@ -285,6 +285,7 @@ extern int	ttl_docs_quarantined_due(const PurgeTable *table, TimestampTz clock,
 /* purge_hold.c */
 extern PurgeState ttl_docs_purge_hold(Relation rel, const Collection *collection,
 									  const PurgeTable *table, char **detail);
+extern bool ttl_docs_has_subscription(Oid relid);
 extern PurgeState ttl_docs_settings_hold(Oid root, const CollectionSettings *settings);
 extern const char *ttl_docs_purge_state_name(PurgeState state);
 extern const char *ttl_docs_purge_state_hint(PurgeState state);

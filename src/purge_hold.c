@@ -40,7 +40,6 @@
 #define CLOCK_JUMP		(300 * USECS_PER_SEC)
 
 static bool is_subscribed(Oid relid);
-static bool has_subscription(Oid relid);
 
 static const struct
 {
@@ -159,18 +158,19 @@ is_subscribed(Oid relid)
 	ListCell   *lc;
 	bool		found;
 
-	found = has_subscription(relid);
+	found = ttl_docs_has_subscription(relid);
 	if (found || !get_rel_relispartition(relid))
 		return found;
 	ancestors = get_partition_ancestors(relid);
 	foreach(lc, ancestors)
-		found |= has_subscription(lfirst_oid(lc));
+		found |= ttl_docs_has_subscription(lfirst_oid(lc));
 	list_free(ancestors);
 	return found;
 }
 
-static bool
-has_subscription(Oid relid)
+/* Is that very table the target of a subscription? */
+bool
+ttl_docs_has_subscription(Oid relid)
 {
 	Relation	catalog = table_open(SubscriptionRelRelationId, AccessShareLock);
 	ScanKeyData key;

@@ -428,8 +428,7 @@ set_paused(FunctionCallInfo fcinfo, bool paused)
 	Collection	collection;
 	Relation	rel;
 
-	ttl_docs_require_preload();
-	PreventCommandIfReadOnly(paused ? "pause_purge()" : "resume_purge()");
+	ttl_docs_require_writable(fcinfo);
 	rel = ttl_docs_open_collection(ttl_docs_collection_arg(fcinfo),
 								   ShareUpdateExclusiveLock, &collection);
 	collection.settings.paused = paused;
@@ -455,8 +454,7 @@ ttl_docs_set_purge_subscribed(PG_FUNCTION_ARGS)
 	Collection	collection;
 	Relation	rel;
 
-	ttl_docs_require_preload();
-	PreventCommandIfReadOnly("set_purge_subscribed()");
+	ttl_docs_require_writable(fcinfo);
 	if (PG_ARGISNULL(1))
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),

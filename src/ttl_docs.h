@@ -103,7 +103,7 @@ typedef struct CollectionSettings
 /* A table of a collection: its root or one of its partitions */
 typedef struct Collection
 {
-	Oid			root;			/* the table that has the label */
+	Oid			root;			/* the table whose label counts */
 	CollectionSettings settings;
 	/* columns of this very table; InvalidAttrNumber where one is missing */
 	AttrNumber	doc;
@@ -127,6 +127,7 @@ typedef struct LiveQuery LiveQuery;
 
 /* ttl_docs.c */
 extern void ttl_docs_require_preload(void);
+extern void ttl_docs_require_writable(FunctionCallInfo fcinfo);
 
 /* guc.c */
 extern int	ttl_docs_clock_offset;
@@ -187,6 +188,7 @@ extern bool ttl_docs_push_snapshot(void);
 extern void ttl_docs_write_label(Oid relid, const CollectionSettings *settings);
 extern int	ttl_docs_remove_all_labels(void);
 extern List *ttl_docs_all_collections(void);
+extern List *ttl_docs_partition_tree(Oid relid, LOCKMODE lockmode);
 extern void ttl_docs_invalidate_tree(Oid relid);
 extern const char *ttl_docs_indexing_name(IndexingMode indexing);
 extern IndexingMode ttl_docs_parse_indexing(const char *name);
@@ -249,6 +251,10 @@ extern Relation ttl_docs_open_owned(Oid relid, LOCKMODE lockmode);
 extern Relation ttl_docs_open_collection(Oid relid, LOCKMODE lockmode,
 										 Collection *collection);
 extern void ttl_docs_require_unused(Relation rel, const char *action);
+
+/* collection_replication.c */
+extern void ttl_docs_refuse_lossy_replication(Relation rel);
+extern void ttl_docs_warn_of_replication(Oid relid);
 
 /* collection_guard.c */
 extern void ttl_docs_guard_init(void);

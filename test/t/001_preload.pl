@@ -61,11 +61,26 @@ for my $call (
 	like($stderr, $hint, "refused with the line to add: $call");
 }
 
+# What works says so: the view, also to users, and LOAD.  Settings that were left in the
+# configuration do not make it believe that the library is there.
+$node->append_conf('postgresql.conf', "ttl_docs.purge = on");
+$node->reload;
+my $collections = q{SELECT collection, mode, hint FROM ttl_docs.collections};
+my $not_loaded = qr/^sessions\|on\|The library is not loaded, so expired documents are visible.*shared_preload_libraries/;
+like($node->safe_psql('postgres', $collections), $not_loaded, 'the view of collections has a hint');
+$node->safe_psql('postgres', 'CREATE ROLE reader');
+like($node->safe_psql('postgres', "SET ROLE reader; $collections"), $not_loaded, 'also for ordinary users');
+($ret, $stdout, $stderr) = $node->psql('postgres', "LOAD 'ttl_docs'; $collections");
+like($stderr, qr/WARNING:  ttl_docs has no effect.*HINT:  Add ttl_docs to shared_preload_libraries/s, 'LOAD warns');
+like($stdout, $not_loaded, 'and changes nothing');
+
 # And back: nothing was lost.
 $node->append_conf('postgresql.conf', "shared_preload_libraries = 'ttl_docs'");
 $node->restart;
 is($node->safe_psql('postgres', 'SELECT id FROM sessions'),
 	'a', 'the collection works again');
+is($node->safe_psql('postgres', $collections), 'sessions|on|', 'the hint is gone');
+is($node->safe_psql('postgres', "SET ROLE reader; $collections"), 'sessions|on|', 'also for ordinary users');
 
 # Beside a library that takes part in commands: whatever the order, it is told of a
 # COPY; but many rows at a time are copied only if ttl_docs comes before that library.

@@ -269,6 +269,59 @@ ok($ret != 0 || $stdout eq '60', 'piece: a new document expires, or is refused')
 ($ret, $stdout, $stderr) = $node->psql('piece', q{SELECT ttl_docs.adopt('sessions', 1800)});
 is($stderr, '', 'piece: adopt() completes it');
 
+# ---- A partition alone ----
+
+# It brings the settings of its collection along: nothing expired is live, writes are
+# refused until adopt() has made it complete, and the purge is held.  A dump of it has
+# ATTACH PARTITION, too, which fails where there is no such table.
+sub is_collection_alone
+{
+	my ($database, $table, $live, $key) = @_;
+	is($node->safe_psql($database, "SELECT string_agg(id::text, ',' ORDER BY id) FROM $table"),
+		$live, "$database: nothing expired is live");
+	is( $node->safe_psql(
+			$database, q{SELECT collection, default_ttl, indexing, paused, hint LIKE '%ttl_docs.adopt(%' FROM ttl_docs.collections}),
+		"$table|1800|lazy|t|t", "$database: it is a collection, to be completed");
+	is(states($node, $database), 'restored', "$database: the purge is held");
+	my $insert = qq{INSERT INTO $table (id, doc) VALUES ($key, '{"ttl": 60}') RETURNING _ttl};
+	($ret, $stdout, $stderr) = $node->psql($database, $insert);
+	like($stderr, qr/has lost its trigger.*ttl_docs\.adopt\(\)/s, "$database: writes are refused, with the way out");
+	is($node->safe_psql($database, "SELECT ttl_docs.adopt('$table'); $insert"), "\n60", "$database: adopt() completes it");
+	is($node->safe_psql($database, 'SELECT count(*) FROM ttl_docs.collections'), '1', "$database: it is one collection");
+	return;
+}
+
+sub script_fails_only_by
+{
+	my ($database, $error) = @_;
+	$node->command_checks_all([ 'psql', '-X', '-q', '-f', "$dir/$database.sql", $node->connstr($database) ],
+		0, [qr//], [qr/\A(?:[^\n]*ERROR:  $error\n)+\z/], "$database: psql -f $database.sql");
+	return;
+}
+
+dump_ok('leaf.sql', 'source', '-t', 'parts_1');
+create_database('leaf', 'CREATE EXTENSION ttl_docs');
+script_fails_only_by('leaf', qr/relation "public\.parts\w*" does not exist/);
+is_collection_alone('leaf', 'parts_1', '2,3', 50);
+create_database('leaf_of_all', 'CREATE EXTENSION ttl_docs');
+restore_ok('custom', 'leaf_of_all', '-t', 'parts_1');
+is_collection_alone('leaf_of_all', 'parts_1', '2,3', 50);
+
+# A partition that has partitions, and these
+dump_ok('branch.sql', 'source', '-t', 'parts_2', '-t', 'parts_2_rest');
+create_database('branch', 'CREATE EXTENSION ttl_docs');
+script_fails_only_by('branch', qr/relation "public\.parts\w*" does not exist/);
+is_collection_alone('branch', 'parts_2', '102,103', 150);
+
+# Back to where it came from, it is a partition again.  Keys come with ATTACH PARTITION, and
+# then once more.
+dump_ok('back.sql', 'source', '-t', 'parts_1');
+create_database('back');
+restore_ok('custom', 'back');
+$node->safe_psql('back', 'DROP TABLE parts_1');
+script_fails_only_by('back', qr/multiple primary keys .* are not allowed|relation "parts_1__slot_idx" already exists/);
+pictures_agree(picture($node, 'back'), $before, 'back');
+
 # ---- By others ----
 
 # Who may read the tables and owns none of them gets what they would see.

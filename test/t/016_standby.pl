@@ -76,17 +76,42 @@ is($standby->safe_psql('source', $in_parallel),
 	$primary->safe_psql('source', $in_parallel), 'standby: a parallel plan');
 
 # Nobody writes here.
+# Functions say which one it was.
 for my $write (
-	q{INSERT INTO sessions (id, doc) VALUES ('dead by age', '{}')},
-	q{SELECT ttl_docs.create_document('sessions', '{"id": "x"}')},
-	q{SELECT ttl_docs.touch_document('sessions', 'never')},
-	q{SELECT ttl_docs.set_default_ttl('sessions', 5)},
-	q{SELECT ttl_docs.resume_purge('sessions')},
-	q{SELECT ttl_docs.create_collection('x', 5)})
+	q{create_collection('x', 5)},
+	q{drop_collection('sessions')},
+	q{adopt('notes', 5)},
+	q{release('sessions')},
+	q{set_default_ttl('sessions', 5)},
+	q{set_default_ttl('sessions', NULL)},
+	q{set_indexing('sessions', 'lazy')},
+	q{pause_purge('sessions')},
+	q{resume_purge('sessions')},
+	q{create_document('sessions', '{"id": "x"}')},
+	q{replace_document('sessions', '{"id": "never"}')},
+	q{upsert_document('sessions', '{"id": "x"}')},
+	q{patch_document('sessions', 'never', '{"a": 1}')},
+	q{delete_document('sessions', 'never')},
+	q{touch_document('sessions', 'never')})
 {
-	my ($ret, $stdout, $stderr) = $standby->psql('source', $write);
-	like($stderr, qr/read-only transaction|during recovery/, "standby: refused: $write");
+	my ($name) = $write =~ /(\w+)/;
+	my ($ret, $stdout, $stderr) = $standby->psql('source', "SELECT ttl_docs.$write");
+	like($stderr, qr/ERROR:  cannot execute ttl_docs\.$name\(\) during recovery/, "standby: refused: $write");
+	($ret, $stdout, $stderr) = $primary->psql('source', "SET default_transaction_read_only = on; SELECT ttl_docs.$write");
+	like($stderr, qr/ERROR:  cannot execute ttl_docs\.$name\(\) in a read-only transaction/, "read-only: refused: $write");
 }
+# None is missing: those left do not write.
+is( $primary->safe_psql(
+		'source', q{
+		SELECT string_agg(proname, ' ' ORDER BY proname) FROM pg_proc
+		 WHERE pronamespace = 'ttl_docs'::regnamespace AND prokind = 'f' AND provolatile = 'v'}),
+	'adopt create_collection create_document delete_document drop_collection patch_document pause_purge preview '
+	  . 'purging release replace_document resume_purge set_default_ttl set_indexing touch_document upsert_document',
+	'standby: all functions that write were tried');
+my ($ret, $stdout, $stderr) = $standby->psql('source', 'CALL ttl_docs.purge()');
+like($stderr, qr/cannot execute CALL ttl_docs\.purge\(\) during recovery/, 'standby: refused: CALL purge');
+($ret, $stdout, $stderr) = $standby->psql('source', q{INSERT INTO sessions (id, doc) VALUES ('dead by age', '{}')});
+like($stderr, qr/cannot execute INSERT in a read-only transaction/, 'standby: refused: INSERT');
 
 # A dump that is taken there is a dump of the primary.
 my $dump = $standby->basedir . '/standby.sql';

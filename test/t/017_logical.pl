@@ -359,7 +359,103 @@ let_workers_look($subscriber, 'postgres');
 is($subscriber->safe_psql('postgres', q{SELECT on_disk('inserts')}), '1', 'taken back, it is left to the publisher');
 
 $publisher->safe_psql('postgres', 'DROP SUBSCRIPTION sub_to_p');
-$subscriber->safe_psql('postgres', "DROP SUBSCRIPTION $_") for ('sub', 'sub_inserts', 'sub_to_s');
+$subscriber->safe_psql('postgres', "DROP SUBSCRIPTION $_") for ('sub_inserts', 'sub_to_s');
+$subscriber->safe_psql('postgres', 'DROP SUBSCRIPTION sub');
+
+# ---- Tables that are replicated already are adopted ----
+
+# With a key, without one (REPLICA IDENTITY FULL), and without rows.
+$_->safe_psql(
+	'postgres', q{
+	CREATE TABLE keyed (id text PRIMARY KEY, doc jsonb);
+	CREATE TABLE keyless (id text, doc jsonb, changed timestamptz);
+	CREATE TABLE blank (id text, doc jsonb);
+	ALTER TABLE keyless REPLICA IDENTITY FULL;
+	ALTER TABLE blank REPLICA IDENTITY FULL;
+}) for ($publisher, $subscriber);
+publish(
+	q{
+	CREATE PUBLICATION later FOR TABLE keyed, keyless, blank;
+	INSERT INTO keyed VALUES ('a', '{}'), ('b', '{}');
+	INSERT INTO keyless VALUES ('a', '{}', now()), ('b', '{}', now());
+});
+$subscriber->safe_psql('postgres', "CREATE SUBSCRIPTION later CONNECTION '$connstr' PUBLICATION later");
+$subscriber->wait_for_subscription_sync($publisher, 'later');
+
+sub adopt
+{
+	my ($server, $table, @arguments) = @_;
+	my $call = join ', ', "'$table'", @arguments;
+	my ($ret, $stdout, $stderr) = $server->psql('postgres', "SELECT ttl_docs.adopt($call)");
+	return $stderr;
+}
+
+# First the subscriber, with TTL off.
+is(adopt($subscriber, 'keyed'), '', 'adopt: the subscriber, with a key');
+like(adopt($subscriber, $_), qr/WARNING:  table "$_" gets its rows from a subscription, and has no primary key.*HINT:  Add a primary key/s,
+	"adopt: the subscriber is warned, $_") for ('keyless', 'blank');
+# As the warning says, the change of a plain table without a key is lost.
+publish(q{UPDATE keyed SET doc = '{"n": 1}' WHERE id = 'a'; UPDATE keyless SET doc = '{"n": 1}' WHERE id = 'a'});
+$publisher->wait_for_catchup('later');
+my $docs = q{SELECT string_agg(id || doc, ' ' ORDER BY id) FROM %s};
+is($subscriber->safe_psql('postgres', sprintf $docs, 'keyed'), 'a{"n": 1} b{}', 'adopt: with a key, changes arrive');
+is($subscriber->safe_psql('postgres', sprintf $docs, 'keyless'), 'a{} b{}', 'adopt: without one, they are lost');
+
+# Then the publisher, which says what it needs, and refuses what would be lost.
+my $published = qr/NOTICE:  table "\w+" is published.*HINT:  .*on each subscriber, with TTL off: SELECT ttl_docs\.adopt\('public\.\w+'\)/s;
+like(adopt($publisher, 'keyed', 3600), $published, 'adopt: the publisher, with a key');
+like(adopt($publisher, 'keyless', 3600),
+	qr/ERROR:  cannot adopt "keyless": subscribers would lose its updates and deletes.*HINT:  Add a primary key/s,
+	'adopt: the publisher, without a key');
+like(adopt($publisher, 'blank', 3600), $published, 'adopt: the publisher, without rows');
+publish(
+	q{
+	UPDATE keyed SET doc = '{"n": 2}' WHERE id = 'a';
+	DELETE FROM keyed WHERE id = 'b';
+	INSERT INTO blank VALUES ('a', '{}'), ('b', '{}');
+	UPDATE blank SET doc = '{"n": 2}' WHERE id = 'a';
+	DELETE FROM blank WHERE id = 'b';
+});
+$publisher->wait_for_catchup('later');
+is(rows_of($subscriber, 'blank'), rows_of($publisher, 'blank'), 'adopt: rows that come later are found by their stamps');
+is($subscriber->safe_psql('postgres', sprintf $docs, $_), 'a{"n": 2}', "adopt: changes of $_ arrive")
+  for ('keyed', 'blank');
+
+# With a key on both sides, as the hint says; and where nothing but inserts is published, or
+# the stamps are those of a column.
+$_->safe_psql('postgres', 'ALTER TABLE keyless ADD PRIMARY KEY (id)') for ($subscriber, $publisher);
+like(adopt($publisher, 'keyless', 3600), $published, 'adopt: with its new key');
+publish(q{UPDATE keyless SET doc = '{"n": 2}' WHERE id = 'a'; DELETE FROM keyless WHERE id = 'b'});
+$publisher->wait_for_catchup('later');
+is($subscriber->safe_psql('postgres', sprintf $docs, 'keyless'), 'a{"n": 2}', 'adopt: and its changes arrive');
+$subscriber->safe_psql('postgres', 'DROP SUBSCRIPTION later');
+publish(
+	q{
+	CREATE TABLE log (doc jsonb);
+	CREATE TABLE dated (doc jsonb, changed timestamptz);
+	CREATE TABLE listed_log (id int, doc jsonb);
+	CREATE TABLE unpublished (doc jsonb);
+	ALTER TABLE log REPLICA IDENTITY FULL;
+	ALTER TABLE dated REPLICA IDENTITY FULL;
+	ALTER TABLE unpublished REPLICA IDENTITY FULL;
+	CREATE PUBLICATION inserts FOR TABLE log, listed_log (id, doc) WITH (publish = 'insert');
+	CREATE SCHEMA all_of_it;
+	CREATE TABLE all_of_it.branch (id int, doc jsonb) PARTITION BY RANGE (id);
+	CREATE TABLE all_of_it.leaf PARTITION OF all_of_it.branch DEFAULT;
+	ALTER TABLE all_of_it.leaf REPLICA IDENTITY FULL;
+	CREATE PUBLICATION of_schema FOR TABLES IN SCHEMA all_of_it;
+	CREATE PUBLICATION of_dated FOR TABLE dated;
+	INSERT INTO log VALUES ('{}');
+	INSERT INTO dated VALUES ('{}', now());
+	INSERT INTO unpublished VALUES ('{}');
+	INSERT INTO all_of_it.branch VALUES (1, '{}');
+});
+like(adopt($publisher, 'log', 3600), $published, 'adopt: inserts only');
+like(adopt($publisher, 'dated', 3600, q{last_modified => 'changed'}), $published, 'adopt: stamps of a column');
+is(adopt($publisher, 'listed_log', 3600), '', 'adopt: a column list leaves the new columns out');
+is(adopt($publisher, 'unpublished', 3600), '', 'adopt: not published');
+like(adopt($publisher, 'all_of_it.branch', 3600), qr/Table "leaf" is published with REPLICA IDENTITY FULL/,
+	'adopt: a partition, by its schema');
 $_->stop for ($subscriber, $publisher);
 
 done_testing();

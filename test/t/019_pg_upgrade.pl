@@ -8,6 +8,9 @@
 # and floors, what is expired stays expired at all instants to come, and no collection is
 # taken for a restored one, since tables and databases keep their OIDs.  Then the purge
 # goes on, and everything works (SampleCollections.pm).
+#
+# Most owners are no superusers: while pg_upgrade attaches partitions and adds foreign keys,
+# they have no rights on the functions of the extension yet.
 
 use strict;
 use warnings;
@@ -95,12 +98,55 @@ $old->safe_psql(
 	INSERT INTO rewritten (id, doc) SELECT i::text, '{}' FROM generate_series(101, 120) AS i;
 });
 $old->safe_psql('postgres', 'VACUUM FULL rewritten');
+
+# The tables of an application, whose role owns nothing else: partitions of several levels,
+# and foreign keys between collections, by which a dead customer is kept or takes orders along.
+$old->safe_psql(
+	'source', q{
+	CREATE ROLE app;
+	CREATE ROLE app_archive;
+	CREATE SCHEMA app AUTHORIZATION app;
+	SET ROLE app;
+	CREATE TABLE app.customers (id int PRIMARY KEY, doc jsonb) PARTITION BY RANGE (id);
+	CREATE TABLE app.customers_1 PARTITION OF app.customers FOR VALUES FROM (0) TO (10);
+	CREATE TABLE app.customers_2 PARTITION OF app.customers FOR VALUES FROM (10) TO (20) PARTITION BY LIST (id);
+	CREATE TABLE app.customers_2a PARTITION OF app.customers_2 DEFAULT;
+	SELECT ttl_docs.adopt('app.customers', 1800);
+	CREATE TABLE app.orders (id int, customer int REFERENCES app.customers ON DELETE CASCADE, doc jsonb)
+		PARTITION BY RANGE (id);
+	CREATE TABLE app.orders_1 PARTITION OF app.orders FOR VALUES FROM (0) TO (10);
+	SELECT ttl_docs.adopt('app.orders', -1);
+	CREATE TABLE app.bills (customer int REFERENCES app.customers);
+	RESET ROLE;
+	SET ttl_docs.clock_offset = '-2h';
+	INSERT INTO app.customers VALUES (1, '{}'), (2, '{}'), (11, '{"ttl": 5}'), (12, '{"ttl": 5}');
+	INSERT INTO app.orders VALUES (1, 1, '{}'), (2, 11, '{}'), (3, 2, '{"ttl": 5}');
+	INSERT INTO app.bills VALUES (2), (12);
+	RESET ttl_docs.clock_offset;
+	INSERT INTO app.customers VALUES (3, '{}'), (13, '{"ttl": -1}');
+	INSERT INTO app.orders VALUES (4, 3, '{}'), (5, 13, '{"ttl": 3000}');
+	-- of the sample, too, with a partition of another owner than its root
+	ALTER TABLE parts OWNER TO app;
+	ALTER TABLE parts_1 OWNER TO app;
+	ALTER TABLE parts_2 OWNER TO app;
+	ALTER TABLE parts_2_rest OWNER TO app_archive;
+	ALTER TABLE sessions OWNER TO app;
+});
 my $before = picture($old, 'source');
 my $versions = $old->pg_version . ' to ' . PostgreSQL::Test::Cluster->new('versions')->pg_version;
 my $labels = q{
 	SELECT l.objoid, l.label, l.label::jsonb ->> 'table' = l.objoid::text AS is_table,
 	       l.label::jsonb ->> 'database' = (SELECT oid::text FROM pg_database WHERE datname = current_database())
 	  FROM pg_seclabel AS l WHERE l.provider = 'ttl_docs' ORDER BY l.objoid};
+my $app_rows = q{
+	SELECT 'customers', string_agg(id::text, ',' ORDER BY id) FROM app.customers;
+	SELECT 'orders', string_agg(id::text, ',' ORDER BY id) FROM app.orders;
+	SELECT 'bills', string_agg(customer::text, ',' ORDER BY customer) FROM app.bills;
+	SELECT relname, relowner::regrole FROM pg_class
+	 WHERE relnamespace = 'app'::regnamespace AND relkind IN ('r', 'p') ORDER BY relname};
+my %app_before = map { ($_ => $old->safe_psql('source', "SET ttl_docs.show_expired = $_; $app_rows")) } qw(on off);
+like($app_before{off}, qr/\Acustomers\|3,13\norders\|1,2,4,5\n/, 'what is live of the application');
+like($app_before{on}, qr/\Acustomers\|1,2,3,11,12,13\norders\|1,2,3,4,5\n/, 'and what is on disk');
 my %labels = map { ($_ => $old->safe_psql($_, $labels)) } qw(source postgres);
 $old->stop;
 note("pg_upgrade from $versions");
@@ -131,6 +177,8 @@ for ([ copied => () ], [ linked => '--link' ])
 	is(states($new, 'source'), 'disabled,paused', "$how: no collection counts as restored");
 	is($new->safe_psql('postgres', 'SELECT count(*), min(id), max(id) FROM rewritten'),
 		'20|101|120', "$how: what has expired is not live");
+	is($new->safe_psql('source', "SET ttl_docs.show_expired = $_; $app_rows"),
+		$app_before{$_}, "$how: tables of other owners, expired shown: $_") for qw(off on);
 
 	# The purge goes on once it may, by the workers.
 	$new->safe_psql('postgres', "ALTER DATABASE $_ RESET ttl_docs.purge") for qw(source postgres);
@@ -139,6 +187,9 @@ for ([ copied => () ], [ linked => '--link' ])
 	is($new->safe_psql('source', "SELECT on_disk('sessions'), on_disk('raised'), on_disk('detached')"),
 		'3|3|2', "$how: in the other database, too");
 	is($new->safe_psql('source', q{SELECT on_disk('"Odd Schema"."My Docs"')}), '2', "$how: but for what is paused");
+	like( $new->safe_psql('source', "SET ttl_docs.show_expired = on; $app_rows"),
+		qr/\Acustomers\|2,3,12,13\norders\|4,5\nbills\|2,12\n/,
+		"$how: as their owners, but for what a foreign key keeps");
 	pictures_agree(picture($new, 'source'), $before, "$how, purged", grep { /^live/ } sort keys %$before);
 	behaves($new, 'source', $how);
 	is( $new->safe_psql(
