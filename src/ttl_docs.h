@@ -360,6 +360,7 @@ extern void ttl_docs_warn_of_ttl_column(const DocumentWriter *writer, int32 sent
 
 /* write_trigger.c */
 pg_noreturn extern void ttl_docs_report_expired_upsert(void);
+extern bool ttl_docs_is_by_replication(void);
 
 /* write_copy.c */
 extern void ttl_docs_bulk_copy_init(void);

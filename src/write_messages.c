@@ -14,7 +14,8 @@
  *   arrived identifies it.  (Several statements in one string arrive together,
  *   and get one warning.)
  *
- * Restores and replication keep the stamps that they bring, and hear nothing.
+ * Restores and the replica role keep the stamps that they bring, and do not call the
+ * two.  Neither is for replication in another role, where nobody reads messages.
  *
  *-------------------------------------------------------------------------
  */
@@ -117,7 +118,7 @@ ttl_docs_warn_of_ttl_while_off(const DocumentWriter *writer)
 	for (int i = 0; i < nwarned_while_off; i++)
 		if (warned_while_off[i] == root)
 			return;
-	if (nwarned_while_off == MAX_WARNED)
+	if (nwarned_while_off == MAX_WARNED || ttl_docs_is_by_replication())
 		return;
 	warned_while_off[nwarned_while_off++] = root;
 	ereport(NOTICE,
@@ -133,7 +134,7 @@ ttl_docs_warn_of_ttl_column(const DocumentWriter *writer, int32 sent)
 {
 	TimestampTz statement = GetCurrentStatementStartTimestamp();
 
-	if (statement == warned_statement)
+	if (statement == warned_statement || ttl_docs_is_by_replication())
 		return;
 	warned_statement = statement;
 	ereport(WARNING,

@@ -95,7 +95,6 @@ static HeapTuple with_stamp(WriteState *state, Relation rel, HeapTuple tuple,
 							const Stamp *stamp);
 static bool has_same_ts(WriteState *state, Relation rel, HeapTuple a, HeapTuple b);
 static bool in_replica_role(void);
-static bool is_by_replication(void);
 static bool in_foreign_key_action(void);
 
 /*
@@ -195,7 +194,7 @@ before_update(WriteState *state, TriggerData *trigdata)
 		bool		inherits;
 		int32		ttl = replicated_ttl(state, rel, tuple, oldtuple, &inherits);
 
-		if (is_by_replication() && has_same_ts(state, rel, tuple, oldtuple))
+		if (ttl_docs_is_by_replication() && has_same_ts(state, rel, tuple, oldtuple))
 		{
 			Stamp		stamp = ttl_docs_stamp_now(&state->writer, inherits, ttl);
 
@@ -508,8 +507,8 @@ in_replica_role(void)
 }
 
 /* Does replication apply a change, core's or that of another system? */
-static bool
-is_by_replication(void)
+bool
+ttl_docs_is_by_replication(void)
 {
 	return IsLogicalWorker() ||
 		(replorigin_session_origin != InvalidRepOriginId &&

@@ -57,8 +57,7 @@ SELECT ttl_docs.release('parent');
 ALTER TABLE parent DROP CONSTRAINT parent_self_fkey;
 DROP TABLE restricting, "Idle";
 SELECT ttl_docs.adopt('parent', 60);
-DROP TABLE parent CASCADE;
-DROP TABLE cascading;
+DROP TABLE cascading, parent;
 -- partitions on both sides: each foreign key once, also one to a partition
 CREATE TABLE parent (id int PRIMARY KEY, doc jsonb) PARTITION BY RANGE (id);
 CREATE TABLE parent1 PARTITION OF parent FOR VALUES FROM (0) TO (10);

@@ -110,6 +110,10 @@ COPY "Off" (id, doc) FROM stdin;
 restored too	{"ttl": 5}
 \.
 RESET row_security;
+SELECT FROM pg_replication_origin_create('regress_ttl_origin');
+SELECT FROM pg_replication_origin_session_setup('regress_ttl_origin');
+INSERT INTO "Off" VALUES ('by another system', '{"ttl": 5}');
+SELECT FROM pg_replication_origin_session_reset();
 INSERT INTO "Off" SELECT i, '{"ttl": 5}' FROM generate_series(1, 1000) AS i;
 INSERT INTO "Off" VALUES ('more', '{"ttl": 5}');
 UPDATE "Off" SET doc = doc || '{"a": 1}';
@@ -268,5 +272,9 @@ COPY m (id, doc, _ttl) FROM stdin;
 restored too	{}	9
 \.
 RESET row_security;
+SELECT FROM pg_replication_origin_session_setup('regress_ttl_origin');
+UPDATE m SET _ttl = 9 WHERE id = 'b';
+SELECT FROM pg_replication_origin_session_reset();
+SELECT FROM pg_replication_origin_drop('regress_ttl_origin');
 \set QUIET on
 DROP TABLE m;
