@@ -40,7 +40,6 @@
 #include "catalog/pg_type.h"
 #include "commands/tablecmds.h"
 #include "commands/trigger.h"
-#include "executor/spi.h"
 #include "executor/tuptable.h"
 #include "fmgr.h"
 #include "miscadmin.h"
@@ -81,9 +80,6 @@ static CollectionSettings new_settings(bool on, int32 default_ttl,
 									   const char *indexing);
 static void adopt_table(Oid relid, CollectionSettings *settings,
 						const char *doc_column, const char *last_modified);
-static void tell_surprises(Oid relid, CollectionSettings *settings,
-						   bool has_old_stamps);
-static int64 count_documents(Oid relid, const char *condition);
 static void mend_tree(Oid relid, const CollectionSettings *settings);
 static void complete_collection(Oid relid, const CollectionSettings *settings);
 static void choose_doc_column(Relation rel, const char *doc_column, NameData *name);
@@ -421,6 +417,7 @@ adopt_table(Oid relid, CollectionSettings *settings,
 	Relation	rel = ttl_docs_open_owned(relid, AccessExclusiveLock);
 	PresentColumns present;
 	Collection	collection;
+	NewlyExpired expired = {.is_complete = true};
 	char	   *stamp;
 
 	lock_tree(relid, AccessExclusiveLock);
@@ -471,7 +468,12 @@ adopt_table(Oid relid, CollectionSettings *settings,
 		mend_tree(relid, settings);
 	ttl_docs_create_purge_index(relid, settings->indexing);
 
-	tell_surprises(relid, settings, present.ts || last_modified != NULL);
+	if (doc_column == NULL)
+		ttl_docs_warn_of_chosen_column(relid, NameStr(settings->doc_column));
+	expired.count = ttl_docs_warn_on_adopt(relid, settings,
+										   present.ts || last_modified != NULL);
+	ttl_docs_begin_grace(relid, settings, &expired);
+
 	settings->origin_database = MyDatabaseId;
 	settings->origin_relation = relid;
 	ttl_docs_write_label(relid, settings);
@@ -487,63 +489,6 @@ complete_collection(Oid relid, const CollectionSettings *settings)
 	mend_tree(relid, settings);
 	ttl_docs_create_trigger(relid);
 	ttl_docs_create_purge_index(relid, settings->indexing);
-}
-
-/*
- * Says what the documents that are there may surprise their owner with: that
- * they are expired by the stamps they brought, or that they have a ttl which
- * does nothing.  The table is not a collection yet, so all can be seen.
- */
-static void
-tell_surprises(Oid relid, CollectionSettings *settings, bool has_old_stamps)
-{
-	const char *name = get_rel_name(relid);
-	NewlyExpired expired = {.is_complete = true};
-	int64		count;
-
-	if (settings->on)
-	{
-		if (!has_old_stamps)
-			return;
-		count = count_documents(relid,
-								psprintf("%s.expires_under(%s, %s, %d) OPERATOR(pg_catalog.<=) %s.now()",
-										 TTL_DOCS_INTERNAL, TTL_DOCS_TS_COLUMN,
-										 TTL_DOCS_TTL_COLUMN, settings->default_ttl,
-										 TTL_DOCS_SCHEMA));
-		expired.count = count;
-		ttl_docs_begin_grace(relid, settings, &expired);
-		return;
-	}
-
-	count = count_documents(relid, TTL_DOCS_TTL_COLUMN " IS NOT NULL");
-	if (count > 0)
-	{
-		char	   *literal = quote_literal_cstr(ttl_docs_quoted_name(relid));
-
-		ereport(NOTICE,
-				(errmsg_plural("%lld document of \"%s\" has a \"ttl\", which is ignored: TTL is off",
-							   "%lld documents of \"%s\" have a \"ttl\", which is ignored: TTL is off",
-							   (unsigned long) count, (long long) count, name),
-				 errhint("ttl_docs.preview(%s, -1) shows what would expire, ttl_docs.set_default_ttl(%s, -1) turns TTL on.",
-						 literal, literal)));
-	}
-}
-
-static int64
-count_documents(Oid relid, const char *condition)
-{
-	Relation	rel = table_open(relid, NoLock);
-	int64		count;
-	bool		isnull;
-
-	SPI_connect();
-	ttl_docs_query_as_owner(rel, psprintf("SELECT pg_catalog.count(*) FROM %s WHERE %s",
-										  ttl_docs_quoted_name(relid), condition));
-	count = DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0],
-										SPI_tuptable->tupdesc, 1, &isnull));
-	SPI_finish();
-	table_close(rel, NoLock);
-	return count;
 }
 
 /*

@@ -85,8 +85,8 @@ ttl_docs_require_preload(void)
 	ereport(ERROR,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			 errmsg("ttl_docs must be loaded by shared_preload_libraries"),
-			 errdetail("Without it, sessions would see expired documents."),
-			 errhint("Set \"shared_preload_libraries = 'ttl_docs'\" in postgresql.conf, or add ttl_docs to that list, and restart the server. If Citus is in the list, it has to stay first: 'citus, ttl_docs'.")));
+			 errdetail("Without it, sessions see expired documents, also those of tables that a restore brings."),
+			 errhint("Set \"shared_preload_libraries = 'ttl_docs'\" in postgresql.conf, or add ttl_docs to that list, and restart the server. If Citus is in the list, it has to stay first: 'citus, ttl_docs'. Do this before you restore a dump: tables that are restored without the library are plain tables, whose expired documents show.")));
 }
 
 /*

@@ -256,6 +256,11 @@ extern void ttl_docs_require_unused(Relation rel, const char *action);
 extern void ttl_docs_refuse_lossy_replication(Relation rel);
 extern void ttl_docs_warn_of_replication(Oid relid);
 
+/* collection_notices.c */
+extern int64 ttl_docs_warn_on_adopt(Oid relid, const CollectionSettings *settings,
+									bool has_old_stamps);
+extern void ttl_docs_warn_of_chosen_column(Oid relid, const char *doc_column);
+
 /* collection_guard.c */
 extern void ttl_docs_guard_init(void);
 
@@ -338,7 +343,6 @@ extern void ttl_docs_forget_kept_settings(void);
 /* write_ttl.c */
 extern int32 ttl_docs_document_ttl(Jsonb *doc, bool *inherits,
 								   JsonbValue *offending);
-pg_noreturn extern void ttl_docs_report_invalid_ttl(const JsonbValue *value);
 extern char *ttl_docs_json_excerpt(Jsonb *value);
 
 /* write_stamp.c */
@@ -369,16 +373,24 @@ extern void ttl_docs_begin_writes(DocumentWriter *writer, Relation rel,
 								  const Collection *collection);
 extern int32 ttl_docs_ttl_in(Datum doc, bool isnull, bool *inherits,
 							 JsonbValue *offending);
-extern int32 ttl_docs_require_ttl_in(const DocumentWriter *writer, Datum doc,
-									 bool isnull, bool *inherits);
+extern bool ttl_docs_refuses_ttl(const DocumentWriter *writer, bool inherits,
+								 int32 ttl);
 extern Stamp ttl_docs_stamp_now(const DocumentWriter *writer, bool inherits,
 								int32 ttl);
 extern Stamp ttl_docs_stamp_at(const DocumentWriter *writer, TimestampTz ts,
 							   bool inherits, int32 ttl);
 extern void ttl_docs_note_stamp(DocumentWriter *writer, const Stamp *stamp);
 
+/* write_messages.c */
+pg_noreturn extern void ttl_docs_report_invalid_ttl(Relation rel, const Datum *values,
+													const bool *isnull,
+													const JsonbValue *ttl);
+extern void ttl_docs_warn_of_ttl_while_off(const DocumentWriter *writer);
+extern void ttl_docs_warn_of_ttl_column(const DocumentWriter *writer, int32 sent);
+
 /* write_trigger.c */
 pg_noreturn extern void ttl_docs_report_expired_upsert(void);
+extern bool ttl_docs_is_by_replication(void);
 
 /* write_copy.c */
 extern void ttl_docs_bulk_copy_init(void);

@@ -382,9 +382,20 @@ stamp_row(BulkCopy *copy, TupleTableSlot *row)
 	Datum	   *values = row->tts_values - 1;
 	bool	   *isnull = row->tts_isnull - 1;
 	bool		inherits;
-	int32		ttl = ttl_docs_require_ttl_in(&copy->writer, values[collection->doc],
-											  isnull[collection->doc], &inherits);
+	JsonbValue	offending;
+	int32		ttl = ttl_docs_ttl_in(values[collection->doc], isnull[collection->doc],
+									  &inherits, &offending);
 	Stamp		stamp;
+
+	if (ttl_docs_refuses_ttl(&copy->writer, inherits, ttl))
+		ttl_docs_report_invalid_ttl(copy->rel, row->tts_values, row->tts_isnull,
+									&offending);
+	if (!inherits && !collection->settings.on)
+		ttl_docs_warn_of_ttl_while_off(&copy->writer);
+	if (!isnull[collection->ttl] &&
+		(inherits || DatumGetInt32(values[collection->ttl]) != ttl))
+		ttl_docs_warn_of_ttl_column(&copy->writer,
+									DatumGetInt32(values[collection->ttl]));
 
 	copy->writer.clock = ttl_docs_clock();
 	stamp = ttl_docs_stamp_now(&copy->writer, inherits, ttl);

@@ -30,12 +30,20 @@
 
 #include "ttl_docs.h"
 
+/* A delete that is under way, for the context of errors */
+typedef struct Deletion
+{
+	const char *table;
+	LiveQuery  *writer;			/* the query that deletes, or NULL */
+} Deletion;
+
 static CommandId command_id(void);
 static DeleteResult lock_expired(Relation rel, const Collection *collection,
 								 ItemPointer tid);
 static bool is_still_there(Relation rel, ItemPointer tid, TupleTableSlot *slot);
 static DeleteResult delete_purging(Relation rel, ItemPointer tid);
 static void tell_context(void *arg);
+static bool is_violation_of_this_delete(const Deletion *deletion);
 
 /*
  * Deletes a document if it is expired by the clock.
@@ -120,10 +128,11 @@ static DeleteResult
 delete_purging(Relation rel, ItemPointer tid)
 {
 	volatile DeleteResult result = DELETE_REFUSED;
+	Deletion	deletion = {RelationGetRelationName(rel), ttl_docs_running_query()};
 	ErrorContextCallback context;
 
 	context.callback = tell_context;
-	context.arg = RelationGetRelationName(rel);
+	context.arg = &deletion;
 	context.previous = error_context_stack;
 	error_context_stack = &context;
 	ttl_docs_begin_purging();
@@ -151,5 +160,24 @@ delete_purging(Relation rel, ItemPointer tid)
 static void
 tell_context(void *arg)
 {
-	errcontext("deletion of an expired document of \"%s\"", (char *) arg);
+	const Deletion *deletion = arg;
+
+	if (is_violation_of_this_delete(deletion))
+		errhint("The document has expired, but another row still references it. Delete that row, or use ON DELETE CASCADE or SET NULL for the foreign key.");
+	errcontext("deletion of an expired document of \"%s\"", deletion->table);
+}
+
+/*
+ * Does a child keep the document, or a row that a cascade has reached?  Core finds
+ * that out when the statement that deletes is through.  Statements of triggers
+ * can violate a foreign key, too, but do so while they are the running query.
+ */
+static bool
+is_violation_of_this_delete(const Deletion *deletion)
+{
+	int			sqlstate = geterrcode();
+
+	return (sqlstate == ERRCODE_FOREIGN_KEY_VIOLATION ||
+			sqlstate == ERRCODE_RESTRICT_VIOLATION) &&
+		ttl_docs_running_query() == deletion->writer;
 }

@@ -71,17 +71,11 @@ ttl_docs_ttl_in(Datum doc, bool isnull, bool *inherits, JsonbValue *offending)
 	return ttl_docs_document_ttl(DatumGetJsonbP(doc), inherits, offending);
 }
 
-/* The same for a new document: an error if TTL is on and it is not valid. */
-int32
-ttl_docs_require_ttl_in(const DocumentWriter *writer, Datum doc, bool isnull,
-						bool *inherits)
+/* Is that ttl of a new document an error?  Not while TTL is off. */
+bool
+ttl_docs_refuses_ttl(const DocumentWriter *writer, bool inherits, int32 ttl)
 {
-	JsonbValue	offending;
-	int32		ttl = ttl_docs_ttl_in(doc, isnull, inherits, &offending);
-
-	if (ttl == TTL_INVALID && !*inherits && writer->collection.settings.on)
-		ttl_docs_report_invalid_ttl(&offending);
-	return ttl;
+	return !inherits && ttl == TTL_INVALID && writer->collection.settings.on;
 }
 
 /* The stamp of a document that is written now, with that ttl. */

@@ -17,7 +17,7 @@
  * they are where they would set a column.
  *
  * Stamping (write_stamp.c).  What the client sent for the system columns does
- * not matter, with two exceptions that keep the stamps they bring: replication
+ * not matter (write_messages.c warns about _ttl), with two exceptions that keep the stamps they bring: replication
  * (session_replication_role = replica, in which logical replication applies; we
  * fire ALWAYS, to free keys), and a restore into a table that has its triggers,
  * which is INSERT and COPY FROM by the owner or a superuser under row_security =
@@ -76,6 +76,8 @@ static bool is_arm_of_upsert(Oid relid);
 static bool plan_may_be_arm(Plan *plan, PlannedStmt *stmt, Oid relid);
 static int32 new_ttl(WriteState *state, Relation rel, HeapTuple tuple,
 					 HeapTuple oldtuple, bool *inherits);
+pg_noreturn static void report_invalid_ttl(Relation rel, HeapTuple tuple,
+										   const JsonbValue *offending);
 static int32 replicated_ttl(WriteState *state, Relation rel, HeapTuple tuple,
 							HeapTuple oldtuple, bool *inherits);
 static int32 stored_ttl(WriteState *state, Relation rel, HeapTuple tuple,
@@ -85,13 +87,14 @@ static bool same_document(WriteState *state, Relation rel, HeapTuple a,
 						  HeapTuple b);
 static HeapTuple stamp_now(WriteState *state, Relation rel, HeapTuple tuple,
 						   HeapTuple oldtuple);
+static void warn_of_ttl_column(WriteState *state, Relation rel, HeapTuple tuple,
+							   HeapTuple oldtuple, const Stamp *stamp);
 static HeapTuple keep_stamp(WriteState *state, Relation rel, HeapTuple tuple,
 							bool inherits, int32 ttl);
 static HeapTuple with_stamp(WriteState *state, Relation rel, HeapTuple tuple,
 							const Stamp *stamp);
 static bool has_same_ts(WriteState *state, Relation rel, HeapTuple a, HeapTuple b);
 static bool in_replica_role(void);
-static bool is_by_replication(void);
 static bool in_foreign_key_action(void);
 
 /*
@@ -191,7 +194,7 @@ before_update(WriteState *state, TriggerData *trigdata)
 		bool		inherits;
 		int32		ttl = replicated_ttl(state, rel, tuple, oldtuple, &inherits);
 
-		if (is_by_replication() && has_same_ts(state, rel, tuple, oldtuple))
+		if (ttl_docs_is_by_replication() && has_same_ts(state, rel, tuple, oldtuple))
 		{
 			Stamp		stamp = ttl_docs_stamp_now(&state->writer, inherits, ttl);
 
@@ -314,18 +317,33 @@ static int32
 new_ttl(WriteState *state, Relation rel, HeapTuple tuple, HeapTuple oldtuple,
 		bool *inherits)
 {
+	JsonbValue	offending;
 	Datum		doc;
 	bool		isnull;
+	int32		ttl;
 
 	if (oldtuple != NULL && same_document(state, rel, tuple, oldtuple))
 	{
-		int32		ttl = stored_ttl(state, rel, oldtuple, inherits);
-
+		ttl = stored_ttl(state, rel, oldtuple, inherits);
 		if (*inherits || ttl != TTL_INVALID)
 			return ttl;
 	}
 	doc = document(state, rel, tuple, &isnull);
-	return ttl_docs_require_ttl_in(&state->writer, doc, isnull, inherits);
+	ttl = ttl_docs_ttl_in(doc, isnull, inherits, &offending);
+	if (ttl_docs_refuses_ttl(&state->writer, *inherits, ttl))
+		report_invalid_ttl(rel, tuple, &offending);
+	return ttl;
+}
+
+static void
+report_invalid_ttl(Relation rel, HeapTuple tuple, const JsonbValue *offending)
+{
+	TupleDesc	tupdesc = RelationGetDescr(rel);
+	Datum	   *values = palloc(tupdesc->natts * sizeof(Datum));
+	bool	   *isnull = palloc(tupdesc->natts * sizeof(bool));
+
+	heap_deform_tuple(tuple, tupdesc, values, isnull);
+	ttl_docs_report_invalid_ttl(rel, values, isnull, offending);
 }
 
 /*
@@ -397,7 +415,33 @@ stamp_now(WriteState *state, Relation rel, HeapTuple tuple, HeapTuple oldtuple)
 	int32		ttl = new_ttl(state, rel, tuple, oldtuple, &inherits);
 	Stamp		stamp = ttl_docs_stamp_now(&state->writer, inherits, ttl);
 
+	if (!inherits && !state->writer.collection.settings.on)
+		ttl_docs_warn_of_ttl_while_off(&state->writer);
+	warn_of_ttl_column(state, rel, tuple, oldtuple, &stamp);
 	return with_stamp(state, rel, tuple, &stamp);
+}
+
+/*
+ * Warns if the client has sent a value for _ttl that the stamp replaces.  Clients
+ * that write all columns back send what they have read, which is no mistake.
+ */
+static void
+warn_of_ttl_column(WriteState *state, Relation rel, HeapTuple tuple,
+				   HeapTuple oldtuple, const Stamp *stamp)
+{
+	bool		isnull;
+	int32		sent = stored_ttl(state, rel, tuple, &isnull);
+
+	if (isnull || (!stamp->inherits && sent == stamp->ttl))
+		return;
+	if (oldtuple != NULL)
+	{
+		int32		old = stored_ttl(state, rel, oldtuple, &isnull);
+
+		if (!isnull && sent == old)
+			return;
+	}
+	ttl_docs_warn_of_ttl_column(&state->writer, sent);
 }
 
 /*
@@ -463,8 +507,8 @@ in_replica_role(void)
 }
 
 /* Does replication apply a change, core's or that of another system? */
-static bool
-is_by_replication(void)
+bool
+ttl_docs_is_by_replication(void)
 {
 	return IsLogicalWorker() ||
 		(replorigin_session_origin != InvalidRepOriginId &&

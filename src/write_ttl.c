@@ -62,18 +62,6 @@ integer_ttl(const JsonbValue *value, int32 *ttl)
 											NumericGetDatum(value->val.numeric)));
 }
 
-void
-ttl_docs_report_invalid_ttl(const JsonbValue *value)
-{
-	JsonbValue	copy = *value;
-
-	ereport(ERROR,
-			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-			 errmsg("invalid \"ttl\" of a document: %s", ttl_docs_json_excerpt(JsonbValueToJsonb(&copy))),
-			 errhint("A ttl is an integer from 1 to %d (seconds) or -1 (never expires); leave it out, or null, to inherit the DefaultTTL of the collection.",
-					 TTL_MAX)));
-}
-
 /* An offending value as text, cut where it is long. */
 char *
 ttl_docs_json_excerpt(Jsonb *value)

@@ -91,7 +91,7 @@ BEGIN
 	RETURN NEW;
 END $$;
 CREATE TRIGGER spoil BEFORE INSERT OR UPDATE ON ttl_values FOR EACH ROW EXECUTE FUNCTION spoil();
-INSERT INTO ttl_values (doc) VALUES ('{"ttl": 600}');
+INSERT INTO ttl_values (id, doc) VALUES ('spoiled', '{"ttl": 600}');
 UPDATE ttl_values SET id = 'b' WHERE id = 'a';
 DROP TRIGGER spoil ON ttl_values;
 DROP FUNCTION spoil();

@@ -34,6 +34,27 @@ $node->safe_psql(
 	INSERT INTO sessions (id, doc) VALUES ('a', '{}');
 });
 
+# A dump that is restored on a server without the library: its tables are plain, and show
+# what has expired.  The first hint says so.
+$node->safe_psql(
+	'postgres', q{
+	SET ttl_docs.clock_offset = -100;
+	INSERT INTO sessions (id, doc) VALUES ('expired', '{}');
+});
+is($node->safe_psql('postgres', 'SELECT id FROM sessions'), 'a', 'a document has expired');
+$node->command_ok([ 'pg_dump', '-Fc', '-f', $node->basedir . '/a.dump', $node->connstr('postgres') ], 'a dump');
+my $other = PostgreSQL::Test::Cluster->new('other');
+$other->init;
+$other->start;
+$other->command_fails_like(
+	[ 'pg_restore', '-d', $other->connstr('postgres'), $node->basedir . '/a.dump' ],
+	qr/HINT: .*'ttl_docs'.* Do this before you restore a dump: .* plain tables, whose expired documents show\./,
+	'a restore without the library says what will show');
+is($other->safe_psql('postgres', 'SELECT id FROM sessions ORDER BY id'),
+	"a\nexpired", 'and so it is');
+$other->stop;
+$node->safe_psql('postgres', q{CALL ttl_docs.purge()});
+
 # Somebody takes the line out again.
 $node->append_conf('postgresql.conf', "shared_preload_libraries = ''");
 $node->restart;

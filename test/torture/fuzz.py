@@ -410,23 +410,24 @@ class Fuzzer:
             with_id = document_text(members + [('"id"', '"%s"' % key)])
             outcome = self.attempt(WAY_TEXT[way].format(table=table, id=key, doc=literal(text),
                                                         with_id=literal(with_id)))
-        self.judge_write(readable, outcome, FIXED[table] is not None, ttl_of(members), way + ' ' + text)
+        self.judge_write(table, readable, outcome, ttl_of(members), way + ' ' + text)
         if outcome.state is None:
             self.check_written(table, key, text, ttl_of(members), way)
 
     @staticmethod
-    def judge_write(readable, outcome, is_on, ttl, what):
+    def judge_write(table, readable, outcome, ttl, what):
         """Has the write ended as the contract says?"""
+        refusal = 'invalid "ttl" of a document of "%s": ' % table.split('.')[-1]
         if readable.state is not None:
             if outcome.state is None:
                 raise Failed('accepted what is no jsonb (%s): %s' % (readable.state, what[:1000]))
         elif outcome.state == '54001':
             pass                                # depth: how much of the stack was left?
-        elif is_on and ttl == INVALID:
-            if outcome.state != '22023' or not outcome.message.startswith('invalid "ttl" of a document: '):
+        elif FIXED[table] is not None and ttl == INVALID:
+            if outcome.state != '22023' or not outcome.message.startswith(refusal):
                 raise Failed('a wrong ttl ended with %s %s: %s'
                              % (outcome.state, outcome.message, what[:1000]))
-            shown = outcome.message[len('invalid "ttl" of a document: '):]
+            shown = outcome.message[len(refusal):]
             text = readable.rows[0][0]
             is_cut = len(shown) >= 15 and shown.endswith('...') and text.startswith(shown[:-3])
             if shown != text and not is_cut:

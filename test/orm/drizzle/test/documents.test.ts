@@ -30,7 +30,7 @@ async function customers() {
 
 /** The answer of the server to a document with this ttl. */
 function invalidTtl(ttl: string) {
-	return refusal('22023', `invalid "ttl" of a document: ${ttl}`);
+	return refusal('22023', `invalid "ttl" of a document of "carts": ${ttl}`);
 }
 
 test('a document without a ttl, or with null, lives as long as the collection says', async () => {
