@@ -256,6 +256,10 @@ extern void ttl_docs_recognise_foreign_key_query(LiveQuery *query,
 												 const QueryDesc *queryDesc,
 												 int eflags);
 
+/* access_repack.c */
+extern bool ttl_docs_is_repack_function(Oid function);
+extern Oid	ttl_docs_repacked_collection(const PlannedStmt *stmt);
+
 /* access_paths.c */
 extern void ttl_docs_paths_init(void);
 
@@ -279,6 +283,8 @@ struct LiveQuery
 										 * rows that are there */
 	TimestampTz checked_due;	/* when the row that such a query found will
 								 * expire */
+	Oid			repacked;		/* the collection that pg_repack copies by this
+								 * query, or InvalidOid */
 	struct KeptSettings *settings;	/* that it goes by, see access_test.c */
 };
 extern void ttl_docs_instant_init(void);
