@@ -356,6 +356,11 @@ extern void ttl_docs_note_stamp(DocumentWriter *writer, const Stamp *stamp);
 /* write_trigger.c */
 pg_noreturn extern void ttl_docs_report_expired_upsert(void);
 
+/* write_partition.c */
+typedef struct PartitionCheck PartitionCheck;
+extern PartitionCheck *ttl_docs_partition_check(Relation rel);
+extern void ttl_docs_check_partition(PartitionCheck *check, HeapTuple tuple);
+
 /* write_copy.c */
 extern void ttl_docs_bulk_copy_init(void);
 
