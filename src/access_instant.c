@@ -310,6 +310,7 @@ instant_ExecutorStart(QueryDesc *queryDesc, int eflags)
 	choose_instant(&starting);
 	ttl_docs_prepare_plan(queryDesc);
 	starting.stmt = queryDesc->plannedstmt;
+	starting.repacked = ttl_docs_repacked_collection(starting.stmt);
 	starting.next = live_queries;
 	live_queries = &starting;
 	PG_TRY();

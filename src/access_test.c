@@ -22,6 +22,7 @@
  * - the table's owner or a superuser under row_security = off, in SELECT and
  *   COPY TO.  That is what pg_dump sets, so that a backup is complete.  Not in
  *   a SECURITY DEFINER function: its caller may have set it;
+ * - pg_repack when it copies the table, see access_repack.c;
  * - ALTER TABLE when it checks the rows that are there against a foreign key,
  *   for the parents;
  * - the actions of foreign keys.  A child that has expired may be under way to be
@@ -198,6 +199,8 @@ sees_expired(const LiveQuery *query, Oid collection, bool is_parent)
 		return is_parent || query->foreign_key_check;
 	if (query->foreign_key_check)
 		return false;
+	if (query->repacked == collection && OidIsValid(collection))
+		return true;
 	command = query->stmt->commandType;
 	if (ttl_docs_show_expired && (command == CMD_SELECT || command == CMD_INSERT))
 		return true;

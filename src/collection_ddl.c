@@ -783,7 +783,7 @@ delete_expired_rows(Relation rel, const Collection *collection)
 static void
 require_own_code(Relation rel, Oid root)
 {
-	char	   *foreign = ttl_docs_foreign_code(rel, root);
+	char	   *foreign = ttl_docs_foreign_code(rel, root, NULL);
 
 	if (foreign == NULL)
 		return;

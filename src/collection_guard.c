@@ -150,7 +150,13 @@ note_column(Oid relid, AttrNumber attno, bool is_dropped)
 	note->attno = attno;
 	note->is_dropped = is_dropped;
 	if (attno > 0)
+	{
+		Oid			collation;
+
+		/* core's change cannot be seen before its next command */
 		namestrcpy(&note->name, get_attname(relid, attno, false));
+		get_atttypetypmodcoll(relid, attno, &note->type, &note->typmod, &collation);
+	}
 	note->is_doc = attno == collection.doc;
 	note->is_piece = note->is_doc || attno == collection.ts ||
 		attno == collection.ttl || attno == collection.slot;

@@ -30,7 +30,9 @@ typedef struct Note
 	Oid			relid;
 	Oid			other;
 	AttrNumber	attno;			/* NOTE_COLUMN; 0 if any */
-	NameData	name;			/* and what it was called */
+	NameData	name;			/* and what it was called, */
+	Oid			type;			/* with its type before the command */
+	int32		typmod;
 	bool		is_doc;			/* it is the document column */
 	bool		is_piece;		/* it is that or a system column */
 	bool		is_dropped;

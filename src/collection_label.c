@@ -52,6 +52,8 @@
 #include "catalog/pg_type.h"
 #include "commands/extension.h"
 #include "commands/seclabel.h"
+#include "common/jsonapi.h"
+#include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/datetime.h"
@@ -72,9 +74,15 @@
 #define LABEL_VERSION 1
 /* no label that we write is longer, even if every byte of a name is escaped */
 #define LABEL_MAX_LENGTH 1024
+/* an error shows so much of a label that is not ours */
+#define LABEL_EXCERPT 64
+/* somebody may not know that they have written a label of ours */
+#define LABEL_DETAIL "SECURITY LABEL without FOR writes a label of ttl_docs, if ttl_docs is the only label provider that is loaded."
+#define LABEL_HINT "For a label of another provider, load its library and use SECURITY LABEL FOR. To make a table a collection, call ttl_docs.adopt()."
 
 static SysScanDesc scan_labels(Relation seclabels);
 static void check_relabel(const ObjectAddress *object, const char *label);
+static void require_json_object(const char *label);
 static bool has_same_settings(const CollectionSettings *a,
 							  const CollectionSettings *b);
 static void check_labelled_table(Oid relid, const CollectionSettings *settings);
@@ -346,14 +354,19 @@ check_relabel(const ObjectAddress *object, const char *label)
 		ereport(ERROR,
 				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
 				 errmsg("only tables can be collections of ttl_docs"),
-				 errhint("Make a table one with ttl_docs.adopt().")));
+				 errdetail(LABEL_DETAIL),
+				 errhint(LABEL_HINT)));
 	if (!OidIsValid(get_extension_oid(TTL_DOCS_EXTENSION, true)))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("extension \"%s\" is not installed in this database",
 						TTL_DOCS_EXTENSION),
-				 errhint("Run CREATE EXTENSION %s first.", TTL_DOCS_EXTENSION)));
+				 errdetail(LABEL_DETAIL),
+				 errhint("For a collection, run CREATE EXTENSION %s first. For a label of another provider, load its library and use SECURITY LABEL FOR.",
+						 TTL_DOCS_EXTENSION)));
 
+	if (label != NULL)
+		require_json_object(label);
 	/* everybody's views and every worker read it */
 	if (label != NULL && strlen(label) > LABEL_MAX_LENGTH)
 		ereport(ERROR,
@@ -404,6 +417,23 @@ has_same_settings(const CollectionSettings *a, const CollectionSettings *b)
 	moved.origin_database = b->origin_database;
 	moved.origin_relation = b->origin_relation;
 	return strcmp(print_label(&moved), print_label(b)) == 0;
+}
+
+/* A label that is not even a JSON object was meant for another provider. */
+static void
+require_json_object(const char *label)
+{
+	int			length = strlen(label);
+	int			shown = pg_mbcliplen(label, length, LABEL_EXCERPT);
+
+	if (compat_is_json(label) && label[strspn(label, " \t\r\n")] == '{')
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("invalid label for a collection of ttl_docs: \"%s%s\"",
+					pnstrdup(label, shown), shown < length ? "..." : ""),
+			 errdetail(LABEL_DETAIL),
+			 errhint(LABEL_HINT)));
 }
 
 /* Can that table be what its new label says? */

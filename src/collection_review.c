@@ -7,6 +7,7 @@
  * refuses what leaves a collection without one of its pieces, and otherwise
  * does what keeps it right:
  * - a renamed document column is followed in the label;
+ * - ALTER COLUMN TYPE that changes neither type nor values is let through;
  * - a new partition gets a copy of the label, and _ttl and _slot for the rows that
  *   it brings.  If some of them are expired under the settings of the collection, its
  *   purge is held;
@@ -36,6 +37,7 @@
 #include "catalog/pg_type.h"
 #include "commands/trigger.h"
 #include "miscadmin.h"
+#include "parser/parse_type.h"
 #include "storage/lmgr.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
@@ -57,7 +59,9 @@ static void require_dead_there_too(Oid child, const CollectionSettings *settings
 								   Oid root, const CollectionSettings *into);
 static void review_column(Note *note, Node *parsetree);
 static void follow_rename(Note *note, Collection *collection);
-static bool changes_type(Node *parsetree, const char *column);
+static bool changes_type(const Note *note, Node *parsetree);
+static bool keeps_type(const Note *note);
+static bool is_plain_column(Node *expr, const Note *note);
 static void require_columns(Oid relid, const Collection *collection);
 static void review_index(Oid relid);
 static void review_dropped_trigger(Oid relid);
@@ -369,7 +373,7 @@ review_column(Note *note, Node *parsetree)
 	/* dropped and added again, or filled anew, it has the right type too */
 	if (note->is_piece && note->is_dropped)
 		refuse("drop or rename column", NameStr(note->name), note->relid);
-	if (note->is_piece && changes_type(parsetree, NameStr(note->name)))
+	if (note->is_piece && changes_type(note, parsetree))
 		refuse("change column", NameStr(note->name), note->relid);
 	/* a partition follows its root, which the same command changes */
 	if (note->relid != collection.root)
@@ -393,9 +397,13 @@ follow_rename(Note *note, Collection *collection)
 	(void) ttl_docs_collection(note->relid, collection);
 }
 
-/* Is it ALTER COLUMN TYPE, whose USING can make any value of it? */
+/*
+ * Is it ALTER COLUMN TYPE, whose USING can make any value of it?  Schema tools send
+ * that with the type that the column has, and a USING that only names the column:
+ * then nothing changes.  A command can have several such clauses for a column.
+ */
 static bool
-changes_type(Node *parsetree, const char *column)
+changes_type(const Note *note, Node *parsetree)
 {
 	ListCell   *lc;
 
@@ -405,10 +413,54 @@ changes_type(Node *parsetree, const char *column)
 	{
 		AlterTableCmd *cmd = lfirst_node(AlterTableCmd, lc);
 
-		if (cmd->subtype == AT_AlterColumnType && strcmp(cmd->name, column) == 0)
+		if (cmd->subtype == AT_AlterColumnType &&
+			strcmp(cmd->name, NameStr(note->name)) == 0 &&
+			(!keeps_type(note) ||
+			 !is_plain_column(castNode(ColumnDef, cmd->def)->raw_default, note)))
 			return true;
 	}
 	return false;
+}
+
+/* Has the column the type that it had before the command? */
+static bool
+keeps_type(const Note *note)
+{
+	Oid			type;
+	int32		typmod;
+	Oid			collation;
+
+	get_atttypetypmodcoll(note->relid, note->attno, &type, &typmod, &collation);
+	return type == note->type && typmod == note->typmod;
+}
+
+/*
+ * Is the expression of a USING the column itself, cast to no other type than its
+ * own?  Core has accepted the expression for this table, so a name that ends in
+ * that of the column means the column.  We do not analyse the expression again: what
+ * it refers to may have been dropped by the same command.
+ */
+static bool
+is_plain_column(Node *expr, const Note *note)
+{
+	Node	   *name;
+
+	if (expr == NULL)
+		return true;			/* there is no USING */
+	while (IsA(expr, TypeCast))
+	{
+		Oid			type;
+		int32		typmod;
+
+		typenameTypeIdAndMod(NULL, ((TypeCast *) expr)->typeName, &type, &typmod);
+		if (type != note->type || (typmod != -1 && typmod != note->typmod))
+			return false;
+		expr = ((TypeCast *) expr)->arg;
+	}
+	if (!IsA(expr, ColumnRef))
+		return false;
+	name = llast(((ColumnRef *) expr)->fields);
+	return IsA(name, String) && strcmp(strVal(name), NameStr(note->name)) == 0;
 }
 
 /* Raises an error unless the columns of a collection are what they must be. */

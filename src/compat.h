@@ -185,6 +185,19 @@ typedef bool compat_UpdateIndexes;
 	LogLogicalMessage(prefix, message, size, true, false)
 #endif
 
+/* Is that text JSON?  The lexer can be on the stack since 17; NULL allocates it */
+#if PG_VERSION_NUM < 170000
+#define compat_is_json(text) \
+	(pg_parse_json(makeJsonLexContextCstringLen(unconstify(char *, text), strlen(text), \
+												GetDatabaseEncoding(), true), \
+				   &nullSemAction) == JSON_SUCCESS)
+#else
+#define compat_is_json(text) \
+	(pg_parse_json(makeJsonLexContextCstringLen(NULL, text, strlen(text), \
+												GetDatabaseEncoding(), true), \
+				   &nullSemAction) == JSON_SUCCESS)
+#endif
+
 /* Wait events of extensions have names since 17 */
 #if PG_VERSION_NUM < 170000
 #define compat_wait_event(name)		PG_WAIT_EXTENSION

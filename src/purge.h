@@ -54,6 +54,7 @@ typedef enum PurgeState
 	PURGE_NO_INDEX,				/* it cannot be found */
 	/* holds */
 	PURGE_BLOCKED,				/* a trigger would run with a superuser's rights */
+	PURGE_REPACKED,				/* the trigger is that of pg_repack */
 	PURGE_SUBSCRIBED,			/* the publisher does it */
 	PURGE_CLOCK_JUMP,
 	PURGE_GRACE,				/* a change of settings made documents expire */
@@ -295,7 +296,7 @@ extern void ttl_docs_observe_clock(void);
 extern int64 ttl_docs_clock_jump(void);
 
 /* purge_rights.c */
-extern char *ttl_docs_foreign_code(Relation rel, Oid root);
+extern char *ttl_docs_foreign_code(Relation rel, Oid root, bool *is_of_repack);
 
 /* purge_find.c */
 typedef enum CandidateFate

@@ -21,6 +21,9 @@
  *   owner says so with set_purge_subscribed().
  * - blocked: a trigger would run somebody else's code as the owner of the table
  *   (purge_rights.c).
+ * - pg_repack: its trigger is on the table, or on a table that a foreign key action
+ *   reaches.  The trigger takes arguments, so purge_rights.c does not trust it.
+ *   The purge goes on when pg_repack has removed it.
  *
  *-------------------------------------------------------------------------
  */
@@ -53,6 +56,7 @@ static const struct
 	[PURGE_TROUBLE] = {"failing", "See last_error; it is tried again, less and less often, or at once after ttl_docs.resume_purge()."},
 	[PURGE_NO_INDEX] = {"no index", "Call ttl_docs.set_indexing() to build the purge index."},
 	[PURGE_BLOCKED] = {"blocked", "A trigger would run somebody else's code as the owner of the table; last_error names it. Let its function belong to the owner of the table, and its WHEN clause be simple."},
+	[PURGE_REPACKED] = {"pg_repack", "pg_repack is at work on the table, which is purged afterwards. If no pg_repack is running, one has failed and left its trigger: run pg_repack again, or DROP TRIGGER repack_trigger."},
 	[PURGE_SUBSCRIBED] = {"subscription", "A subscription writes the table, so its publisher is expected to purge. If no publisher does, call ttl_docs.set_purge_subscribed() to purge here."},
 	[PURGE_CLOCK_JUMP] = {"clock jump", "The clock is far ahead of the time that has passed. Set it right; or, if it is right now, call ttl_docs.resume_purge()."},
 	[PURGE_GRACE] = {"grace", "A change of settings made documents expire, and they can be copied out until the hold ends. To purge them now, call ttl_docs.resume_purge()."},
@@ -105,6 +109,7 @@ ttl_docs_purge_hold(Relation rel, const Collection *collection,
 {
 	PurgeState	hold = ttl_docs_settings_hold(collection->root, &collection->settings);
 	int64		jump = ttl_docs_clock_jump();
+	bool		is_of_repack;
 
 	*detail = NULL;
 	if (PURGE_IS_HOLD(hold))
@@ -113,8 +118,10 @@ ttl_docs_purge_hold(Relation rel, const Collection *collection,
 		return PURGE_CLOCK_JUMP;
 	if (!collection->settings.purge_subscribed && is_subscribed(RelationGetRelid(rel)))
 		return PURGE_SUBSCRIBED;
-	*detail = ttl_docs_foreign_code(rel, collection->root);
-	return *detail != NULL ? PURGE_BLOCKED : PURGE_IDLE;
+	*detail = ttl_docs_foreign_code(rel, collection->root, &is_of_repack);
+	if (*detail == NULL)
+		return PURGE_IDLE;
+	return is_of_repack ? PURGE_REPACKED : PURGE_BLOCKED;
 }
 
 /*

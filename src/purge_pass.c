@@ -773,6 +773,9 @@ pass_is_held(TablePass *pass)
 									 pass->detail));
 		record_error(pass);
 	}
+	/* nobody tells when pg_repack is done */
+	if (pass->state == PURGE_REPACKED)
+		due = Min(due, clock + COUNT_PERIOD);
 	/* what expires meanwhile should show */
 	if (pass->candidates.is_complete)
 		due = Min(due, Max(pass->candidates.next_due, clock + COUNT_PERIOD));

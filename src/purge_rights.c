@@ -62,6 +62,7 @@ typedef struct RightsCheck
 	List	   *reached;		/* tables, each once; those at its end are yet to
 								 * be looked at */
 	char	   *found;			/* what must not run, or NULL */
+	bool		is_of_repack;	/* it is a trigger of pg_repack */
 } RightsCheck;
 
 static void check_triggers(RightsCheck *check, Oid relid, int16 events);
@@ -77,12 +78,13 @@ static bool is_harmful_function(Oid function, void *context);
 
 /*
  * Describes what would run as the owner of the table, though it is not theirs;
- * NULL if there is nothing.
+ * NULL if there is nothing.  *is_of_repack tells if it is a trigger of pg_repack,
+ * and may be NULL.
  */
 char *
-ttl_docs_foreign_code(Relation rel, Oid root)
+ttl_docs_foreign_code(Relation rel, Oid root, bool *is_of_repack)
 {
-	RightsCheck check = {rel->rd_rel->relowner, false, NIL, NULL};
+	RightsCheck check = {rel->rd_rel->relowner, false, NIL, NULL, false};
 
 	check_triggers(&check, RelationGetRelid(rel), TRIGGER_TYPE_DELETE);
 	if (root != RelationGetRelid(rel))
@@ -90,6 +92,8 @@ ttl_docs_foreign_code(Relation rel, Oid root)
 	for (int i = 0; check.found == NULL && i < list_length(check.reached); i++)
 		check_reached(&check, list_nth_oid(check.reached, i));
 	list_free(check.reached);
+	if (is_of_repack != NULL)
+		*is_of_repack = check.is_of_repack;
 	return check.found;
 }
 
@@ -135,6 +139,7 @@ check_trigger(RightsCheck *check, Relation triggers, HeapTuple tuple)
 		return;
 	check->found = psprintf("the trigger \"%s\" of the table \"%s\"",
 							NameStr(trigger->tgname), get_rel_name(trigger->tgrelid));
+	check->is_of_repack = ttl_docs_is_repack_function(trigger->tgfoid);
 }
 
 /* Adds a table that a foreign key action writes to, and its partitions. */

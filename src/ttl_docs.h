@@ -291,6 +291,10 @@ extern void ttl_docs_recognise_foreign_key_query(LiveQuery *query,
 												 const QueryDesc *queryDesc,
 												 int eflags);
 
+/* access_repack.c */
+extern bool ttl_docs_is_repack_function(Oid function);
+extern Oid	ttl_docs_repacked_collection(const PlannedStmt *stmt);
+
 /* access_paths.c */
 extern void ttl_docs_paths_init(void);
 
@@ -314,6 +318,8 @@ struct LiveQuery
 										 * rows that are there */
 	TimestampTz checked_due;	/* when the row that such a query found will
 								 * expire */
+	Oid			repacked;		/* the collection that pg_repack copies by this
+								 * query, or InvalidOid */
 	struct KeptSettings *settings;	/* that it goes by, see access_test.c */
 };
 extern void ttl_docs_instant_init(void);
@@ -391,6 +397,11 @@ extern void ttl_docs_warn_of_ttl_column(const DocumentWriter *writer, int32 sent
 /* write_trigger.c */
 pg_noreturn extern void ttl_docs_report_expired_upsert(void);
 extern bool ttl_docs_is_by_replication(void);
+
+/* write_partition.c */
+typedef struct PartitionCheck PartitionCheck;
+extern PartitionCheck *ttl_docs_partition_check(Relation rel);
+extern void ttl_docs_check_partition(PartitionCheck *check, HeapTuple tuple);
 
 /* write_copy.c */
 extern void ttl_docs_bulk_copy_init(void);

@@ -64,6 +64,7 @@ typedef struct WriteState
 {
 	DocumentWriter writer;
 	bool		keeps_insert_stamps;	/* a restore */
+	PartitionCheck *partition;	/* NULL if rows need no such check */
 } WriteState;
 
 static WriteState *write_state(FunctionCallInfo fcinfo, TriggerData *trigdata);
@@ -153,6 +154,7 @@ write_state(FunctionCallInfo fcinfo, TriggerData *trigdata)
 	state = palloc0(sizeof(WriteState));
 	ttl_docs_begin_writes(&state->writer, rel, &collection);
 	state->keeps_insert_stamps = ttl_docs_acts_for_backup(collection.root);
+	state->partition = ttl_docs_partition_check(rel);
 	MemoryContextSwitchTo(caller);
 	fcinfo->flinfo->fn_extra = state;
 	return state;
@@ -166,6 +168,7 @@ before_insert(WriteState *state, TriggerData *trigdata)
 	bool		inherits;
 	int32		ttl;
 
+	ttl_docs_check_partition(state->partition, tuple);
 	if (in_replica_role())
 	{
 		ttl = replicated_ttl(state, rel, tuple, NULL, &inherits);

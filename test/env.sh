@@ -98,6 +98,16 @@ have_psycopg2() {
 	/usr/bin/python3 -c 'import psycopg2' 2>/dev/null
 }
 
+# Prints the package of pg_repack for the PostgreSQL in use, if that is one of Debian's
+# and lacks it.
+repack_package() {
+	local bin
+	bin=$("$PG_CONFIG" --bindir)
+	if [[ $bin == /usr/lib/postgresql/*/bin && ! -x $bin/pg_repack ]]; then
+		echo "postgresql-$(pg_major "$PG_CONFIG")-repack"
+	fi
+}
+
 # Prints the packages that complete a PostgreSQL: development files for a server
 # that is there, else for the version that the distribution has.
 postgres_packages() {
@@ -144,6 +154,22 @@ apt_install() {
 # Makes sure of PostgreSQL and a compiler for "build", and for "tests" also of what
 # TAP tests need.
 require_tools() {
+	require_needed_tools "$1"
+	[[ $1 != tests ]] || add_useful_tools
+}
+
+# Without these, some tests are skipped.
+add_useful_tools() {
+	local package packages=()
+	have_psycopg2 || packages+=(python3-psycopg2)
+	mapfile -t -O "${#packages[@]}" packages < <(repack_package)
+	for package in "${packages[@]}"; do
+		require_apt || return 0
+		apt_install "$package" || say "could not install $package"
+	done
+}
+
+require_needed_tools() {
 	local lacking=() packages=() of_postgres=()
 
 	if ! find_postgres; then
@@ -158,10 +184,6 @@ require_tools() {
 	if [[ $1 == tests ]] && ! have_tap; then
 		lacking+=("prove and the Perl module IPC::Run")
 		packages+=(libipc-run-perl)
-	fi
-	# Without this one, some tests are skipped.
-	if [[ $1 == tests ]] && ! have_psycopg2 && require_apt; then
-		apt_install python3-psycopg2 || say "could not install python3-psycopg2"
 	fi
 	((${#lacking[@]} > 0)) || return 0
 

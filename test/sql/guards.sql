@@ -364,6 +364,19 @@ SECURITY LABEL FOR ttl_docs ON TABLE plain IS 'not json';
 \echo :SQLSTATE
 SECURITY LABEL FOR ttl_docs ON TABLE plain IS '[]';
 \echo :SQLSTATE
+-- somebody who has never heard of ttl_docs, whose label provider is the only one
+SECURITY LABEL ON TABLE plain IS 'classified';
+\echo :SQLSTATE
+\set VERBOSITY terse
+SECURITY LABEL ON COLUMN plain.doc IS 'classified';
+SECURITY LABEL ON TABLE plain IS '';
+SECURITY LABEL ON TABLE plain IS '{"version": 1';
+SECURITY LABEL ON TABLE plain IS ' {"version": "\u0000"}';
+SECURITY LABEL ON TABLE plain IS 'system_u:object_r:sepgsql_table_t:s0:c0.c1023,system_u:object_r:sepgsql_table_t:s0:c0.c1023';
+SELECT repeat('x', 2000) AS long_label \gset
+SECURITY LABEL ON TABLE plain IS :'long_label';
+\set VERBOSITY default
+SECURITY LABEL ON TABLE plain IS NULL;
 SECURITY LABEL FOR ttl_docs ON TABLE plain IS '{"version": 1}';
 \echo :SQLSTATE
 SECURITY LABEL FOR ttl_docs ON TABLE plain IS '{"version": 2}';

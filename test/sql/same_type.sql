@@ -1,0 +1,116 @@
+-- ALTER COLUMN TYPE of a piece of a collection: schema tools send it with the type that
+-- the column has, with and without USING.  Nothing changes, so it is let through.
+-- Everything that could change a value is refused.
+\set SHOW_CONTEXT never
+CREATE SCHEMA same_type;
+SET search_path = same_type, public;
+
+SELECT ttl_docs.create_collection('c', 3600);
+ALTER TABLE c ADD COLUMN old_doc jsonb, ADD COLUMN n int;
+SET ttl_docs.clock_offset = '-2h';
+INSERT INTO c (id, doc, old_doc) VALUES ('expired', '{}', '{}');
+RESET ttl_docs.clock_offset;
+INSERT INTO c (id, doc, old_doc) VALUES ('live', '{"ttl": 500}', '{}');
+
+-- All of a table: its rows, its file, its label, triggers and purge index
+CREATE FUNCTION picture(t regclass) RETURNS text LANGUAGE plpgsql SET ttl_docs.show_expired = on AS $$
+DECLARE result text;
+BEGIN
+    EXECUTE format('SELECT string_agg(c::text, '' '' ORDER BY c::text) FROM %s AS c', t) INTO result;
+    RETURN concat_ws(' | ', result,
+        (SELECT relfilenode FROM pg_class WHERE oid = t),
+        (SELECT label FROM pg_seclabel WHERE objoid = t),
+        (SELECT string_agg(pg_get_triggerdef(oid) || tgenabled::text, ' ') FROM pg_trigger WHERE tgrelid = t),
+        (SELECT string_agg(pg_get_indexdef(indexrelid), ' ' ORDER BY indexrelid::regclass::text) FROM pg_index WHERE indrelid = t),
+        (SELECT string_agg(concat_ws(' ', attname, format_type(atttypid, atttypmod), attnotnull, attstorage,
+                                     (SELECT pg_get_expr(adbin, adrelid) FROM pg_attrdef WHERE adrelid = t AND adnum = attnum)),
+                           ', ' ORDER BY attnum)
+           FROM pg_attribute WHERE attrelid = t AND attnum > 0));
+END $$;
+SELECT picture('c') AS before \gset
+
+--
+-- What changes nothing
+--
+ALTER TABLE c ALTER COLUMN doc TYPE jsonb;
+ALTER TABLE c ALTER doc SET DATA TYPE pg_catalog.jsonb;
+ALTER TABLE c ALTER COLUMN doc TYPE JSONB USING (doc::jsonb);
+ALTER TABLE c ALTER COLUMN "doc" TYPE jsonb USING ("doc"::jsonb);
+ALTER TABLE c ALTER COLUMN doc TYPE jsonb USING CAST(c.doc AS jsonb);
+ALTER TABLE c ALTER COLUMN doc TYPE jsonb USING same_type.c.doc::jsonb::jsonb;
+ALTER TABLE c ALTER COLUMN doc TYPE jsonb USING doc;
+ALTER TABLE ONLY c ALTER COLUMN _ts TYPE timestamptz;
+ALTER TABLE c ALTER COLUMN _ts TYPE timestamp with time zone USING _ts::timestamptz;
+ALTER TABLE c ALTER COLUMN _ttl TYPE int USING _ttl::integer;
+ALTER TABLE c ALTER COLUMN _ttl TYPE int4;
+ALTER TABLE c ALTER COLUMN _slot TYPE bigint USING (_slot);
+ALTER TABLE c ALTER COLUMN _slot TYPE int8;
+ALTER TABLE c ALTER COLUMN doc TYPE jsonb, ALTER COLUMN _ts TYPE timestamptz, ALTER COLUMN _slot TYPE bigint,
+    ALTER COLUMN doc TYPE jsonb USING doc;
+SELECT picture('c') = :'before' AS is_same;
+
+-- not even where the same command rewrites the table for another column
+BEGIN;
+ALTER TABLE c ALTER COLUMN doc TYPE jsonb USING doc::jsonb, ALTER COLUMN n TYPE bigint, ALTER COLUMN _slot TYPE bigint;
+SELECT regexp_replace(picture('c'), '\| \d+ \|', '') = regexp_replace(replace(:'before', 'n integer', 'n bigint'), '\| \d+ \|', '')
+    AS rows_are_same;
+ROLLBACK;
+
+-- the collection works as before
+SELECT id FROM c;
+INSERT INTO c (id, doc, old_doc) VALUES ('expired', '{"ttl": 700}', '{}') RETURNING _ttl;
+INSERT INTO c (id, doc) VALUES ('x', '{"ttl": 0}');
+
+--
+-- What changes something, or may
+--
+SELECT picture('c') AS before \gset
+ALTER TABLE c ALTER COLUMN doc TYPE jsonb USING '{}'::jsonb;
+ALTER TABLE c ALTER COLUMN _ts TYPE timestamptz(3);
+\set VERBOSITY terse
+ALTER TABLE c ALTER COLUMN _ts TYPE timestamptz USING _ts::timestamptz(0);
+ALTER TABLE c ALTER COLUMN _ts TYPE timestamptz USING _ts::timestamp::timestamptz;
+ALTER TABLE c ALTER COLUMN doc TYPE jsonb USING doc::text::jsonb;
+ALTER TABLE c ALTER COLUMN doc TYPE jsonb USING old_doc;
+ALTER TABLE c ALTER COLUMN doc TYPE jsonb USING old_doc::jsonb, DROP COLUMN old_doc;
+ALTER TABLE c ALTER COLUMN doc TYPE jsonb USING coalesce(doc, '{}');
+ALTER TABLE c ALTER COLUMN doc TYPE jsonb USING to_jsonb(c.*);
+ALTER TABLE c ALTER COLUMN doc TYPE jsonb USING NULL;
+ALTER TABLE c ALTER COLUMN doc TYPE jsonb, ALTER COLUMN doc TYPE jsonb USING '{"ttl": 1}';
+ALTER TABLE c ALTER COLUMN _ttl TYPE int USING _slot;
+ALTER TABLE c ALTER COLUMN _ttl TYPE int USING _ttl::bigint::int;
+ALTER TABLE c ALTER COLUMN _slot TYPE bigint USING _ttl;
+-- a type of the same name
+CREATE DOMAIN jsonb AS pg_catalog.jsonb CHECK (VALUE <> '1');
+SET search_path = same_type, pg_catalog, public;
+ALTER TABLE c ALTER COLUMN doc TYPE jsonb;
+ALTER TABLE c ALTER COLUMN doc TYPE pg_catalog.jsonb USING doc::jsonb;
+ALTER TABLE c ALTER COLUMN doc TYPE pg_catalog.jsonb USING doc::pg_catalog.jsonb;
+SET search_path = same_type, public;
+DROP DOMAIN same_type.jsonb;
+\set VERBOSITY default
+SELECT picture('c') = :'before' AS is_same;
+
+--
+-- A partitioned collection, whose partition has its columns in another order
+--
+CREATE TABLE p (id int PRIMARY KEY, doc jsonb) PARTITION BY RANGE (id);
+CREATE TABLE p1 (doc jsonb, id int PRIMARY KEY);
+ALTER TABLE p ATTACH PARTITION p1 FOR VALUES FROM (0) TO (100);
+SELECT ttl_docs.adopt('p', 3600);
+INSERT INTO p VALUES (1, '{}');
+SELECT picture('p1') AS before \gset
+ALTER TABLE p ALTER COLUMN doc TYPE jsonb USING (doc::jsonb), ALTER COLUMN _ts TYPE timestamptz;
+ALTER TABLE ONLY p ALTER COLUMN doc TYPE jsonb;
+ALTER TABLE p1 ALTER COLUMN doc TYPE jsonb;
+ALTER TABLE p ALTER COLUMN doc TYPE jsonb USING '{}';
+SELECT picture('p1') = :'before' AS is_same;
+
+-- the purge finds its way through indexes that were made anew
+SET ttl_docs.clock_offset = '2h';
+ALTER TABLE c ALTER COLUMN _slot TYPE bigint;
+ALTER TABLE p ALTER COLUMN _slot TYPE bigint USING _slot::bigint;
+CALL ttl_docs.purge('c');
+CALL ttl_docs.purge('p');
+SET client_min_messages = warning;
+DROP SCHEMA same_type CASCADE;

@@ -1,0 +1,278 @@
+# pg_repack replaces a table by a copy that it fills with INSERT ... SELECT.  The copy
+# has to have the expired documents, too: they go by the purge, with their triggers
+# and foreign key actions, and not while the purge is held.
+
+use strict;
+use warnings;
+
+use IPC::Run;
+use lib 'test/perl';
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use PurgeNode;
+use Test::More;
+
+my ($bindir) = run_command([ 'pg_config', '--bindir' ]);
+my ($share) = run_command([ 'pg_config', '--sharedir' ]);
+plan skip_all => 'pg_repack is not installed'
+  unless -x "$bindir/pg_repack" && -e "$share/extension/pg_repack.control";
+plan skip_all => 'this PostgreSQL::Test has no background sessions'
+  unless eval { require PostgreSQL::Test::BackgroundPsql; };
+
+my $node = start_node('');
+my $dir = PostgreSQL::Test::Utils::tempdir();
+
+# Everything that is on disk, expired or not, in a form that can be compared
+my $picture = q{
+	SET ttl_docs.show_expired = on;
+	SELECT tableoid::regclass, md5(string_agg(r::text, '' ORDER BY r::text)), count(*) FROM
+		(SELECT tableoid, to_jsonb(t) AS r FROM plain AS t UNION ALL SELECT tableoid, to_jsonb(t) FROM late AS t
+		 UNION ALL SELECT tableoid, to_jsonb(t) FROM parts AS t UNION ALL SELECT tableoid, to_jsonb(t) FROM paused AS t
+		 UNION ALL SELECT tableoid, to_jsonb(t) FROM parents AS t UNION ALL SELECT tableoid, to_jsonb(t) FROM children AS t
+		) AS u GROUP BY 1 ORDER BY 1::text;
+	SELECT objoid::regclass, label FROM pg_seclabel ORDER BY 1::text;
+};
+my $files = q{SELECT relname, relfilenode FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace ORDER BY 1};
+my $live = q{SELECT (SELECT count(*) FROM plain), (SELECT count(*) FROM late), (SELECT count(*) FROM parts),
+	(SELECT count(*) FROM paused), (SELECT count(*) FROM parents), (SELECT count(*) FROM children)};
+
+sub repack_ok
+{
+	my ($database, $name, @options) = @_;
+	$node->command_ok([ 'pg_repack', '-D', '-h', $node->host, '-p', $node->port, '-d', $database, @options ],
+		"$name: pg_repack @options");
+	return;
+}
+
+# Ten documents that have expired an hour ago and three that live, in each
+sub fill
+{
+	my ($table, $key) = @_;
+	return qq{
+		SET ttl_docs.clock_offset = '-2h';
+		INSERT INTO $table ($key, doc) SELECT i, '{"expired": true}' FROM generate_series(1, 10) AS i;
+		RESET ttl_docs.clock_offset;
+		INSERT INTO $table ($key, doc) SELECT i, '{}' FROM generate_series(101, 103) AS i;
+	};
+}
+
+sql('CREATE EXTENSION pg_repack');
+sql(q{
+	SELECT ttl_docs.create_collection('plain', 3600);
+	SELECT ttl_docs.create_collection('late', 3600, indexing => 'lazy');
+	SELECT ttl_docs.create_collection('paused', 3600);
+	CREATE TABLE parts (id int PRIMARY KEY, gone int, doc jsonb) PARTITION BY RANGE (id);
+	CREATE TABLE part_1 PARTITION OF parts FOR VALUES FROM (0) TO (5);
+	CREATE TABLE part_2 (doc jsonb, id int PRIMARY KEY, gone int);
+	ALTER TABLE parts ATTACH PARTITION part_2 FOR VALUES FROM (5) TO (1000);
+	ALTER TABLE parts DROP COLUMN gone;
+	SELECT ttl_docs.adopt('parts', 3600);
+	SELECT ttl_docs.create_collection('parents', 3600);
+	CREATE TABLE children (id int PRIMARY KEY, parent text REFERENCES parents);
+	CLUSTER plain USING plain_pkey;
+} . fill('plain', 'id') . fill('late', 'id') . fill('paused', 'id') . fill('parts', 'id') . q{
+	SET ttl_docs.clock_offset = '-2h';
+	INSERT INTO parents (id, doc) VALUES ('expired', '{}');
+	INSERT INTO children VALUES (1, 'expired');
+	RESET ttl_docs.clock_offset;
+	SELECT ttl_docs.pause_purge('paused');
+});
+
+# ---- Nothing is lost ----
+
+my $before = sql($picture);
+my $files_before = sql($files);
+repack_ok('postgres', 'all tables');
+is(sql($picture), $before, 'all tables: the same rows and labels as before');
+my %file = map { split /\|/ } split /\n/, $files_before;
+my @same = grep { my ($name, $file) = split /\|/; $file == $file{$name} && $name ne 'parts' } split /\n/, sql($files);
+is("@same", '', 'each of them has a new file');
+is(sql($live), '3|3|3|3|0|1', 'what is expired stays invisible');
+
+repack_ok('postgres', 'ordered', '-t', 'plain', '-o', '_ts desc, id');
+repack_ok('postgres', 'not ordered', '-t', 'plain', '-n');
+repack_ok('postgres', 'partitions', '-I', 'parts');
+repack_ok('postgres', 'indexes', '-t', 'plain', '-x');
+is(sql($picture), $before, 'the same rows and labels as before');
+is(sql('SELECT count(*) FROM pg_trigger WHERE tgname = $$repack_trigger$$'), '0', 'pg_repack has taken its trigger away');
+
+# An expired parent that a child holds: the dump can be restored.
+$node->command_ok([ 'pg_dump', '-Fc', '-f', "$dir/all", $node->connstr('postgres') ], 'pg_dump');
+sql('CREATE DATABASE restored');
+$node->command_ok([ 'pg_restore', '-e', '-d', $node->connstr('restored'), "$dir/all" ], 'pg_restore');
+
+# There the purge is held, and workers come.
+configure('ttl_docs.purge = on');
+$before = $node->safe_psql('restored', $picture);
+repack_ok('restored', 'held', '-c', 'public');
+is($node->safe_psql('restored', $picture), $before, 'held: the same rows and labels as before');
+is($node->safe_psql('restored', stat_of('state', 'plain')), 'restored', 'held: still is');
+
+# Here they purge what may be purged, from the new files.
+until_is("SELECT on_disk('plain') + on_disk('late') + on_disk('parts')", 9, 'workers purge what was repacked');
+is(sql("SELECT on_disk('paused'), on_disk('parents'), on_disk('children')"), '13|1|1', 'but not what is paused, or has children');
+until_is(stat_of('undeletable', 'parents'), 1, 'the parent is not deleted');
+
+# ---- While pg_repack runs ----
+
+# It waits for transactions that began before it.  When its copy is there it only
+# replays what its trigger logs.
+sql(q{SELECT ttl_docs.create_collection('busy', 3600)});
+configure('ttl_docs.purge = off');
+sql(fill('busy', 'id'));
+my $old = $node->background_psql('postgres');
+$old->query_safe('BEGIN; SELECT 1');
+my $output = '';
+my $repack = IPC::Run::start([ 'pg_repack', '-D', '-h', $node->host, '-p', $node->port, '-d', 'postgres', '-t', 'busy' ],
+	'<', \undef, '>', \$output, '2>', \$output);
+my $oid = sql(q{SELECT 'busy'::regclass::oid});
+until_is("SELECT to_regclass('repack.table_$oid') IS NOT NULL", 't', 'pg_repack has made its copy');
+sql(q{
+	INSERT INTO busy (id, doc) VALUES (1, '{"new": 1}');
+	INSERT INTO busy (id, doc) VALUES (2, '{"new": 2}') ON CONFLICT (id) DO UPDATE SET doc = '{"wrong": true}';
+	UPDATE busy SET doc = '{"updated": true}' WHERE id = '101';
+	DELETE FROM busy WHERE id = '102';
+	COPY busy (id, doc) FROM PROGRAM 'printf "3\t{\"new\": 3}\n104\t{}\n"';
+});
+is(sql('SELECT count(*) FROM busy'), '6', 'keys of expired documents are free meanwhile');
+
+# The purge waits for it, and says so.
+configure('ttl_docs.purge = on');
+until_is(stat_of('state', 'busy'), 'pg_repack', 'the state names pg_repack');
+like(sql(stat_of('hint', 'busy')), qr/^pg_repack is at work on the table/, 'and so does the hint');
+my ($status, $stdout, $stderr) = $node->psql('postgres', q{CALL ttl_docs.purge('busy')});
+like($stderr, qr/WARNING:  the purge of "busy" is held: pg_repack\n.*trigger "repack_trigger".*\nHINT:  pg_repack is at work/,
+	'CALL purge() says so, too');
+is(sql("SELECT on_disk('busy')"), '13', 'nothing is purged');
+
+my $busy = q{SET ttl_docs.show_expired = on; SELECT to_jsonb(b) FROM busy AS b ORDER BY id};
+my $rows = sql($busy);
+configure('ttl_docs.purge = off');
+$old->query_safe('COMMIT');
+$old->quit;
+ok($repack->finish, 'pg_repack ends well') or diag($output);
+is(sql($busy), $rows, 'the writes are in the new file, and nothing else is different');
+configure('ttl_docs.purge = on');
+until_is("SELECT on_disk('busy')", 6, 'then the purge goes on');
+is(sql(q{SELECT id, doc FROM busy WHERE doc <> '{}' ORDER BY id}),
+	qq(1|{"new": 1}\n101|{"updated": true}\n2|{"new": 2}\n3|{"new": 3}), 'and leaves what is live');
+configure('ttl_docs.purge = off');
+
+# ---- Who, and which query ----
+
+sql(q{
+	CREATE ROLE owner LOGIN;
+	CREATE ROLE reader LOGIN;
+	GRANT CREATE ON SCHEMA public TO owner;
+	GRANT USAGE, CREATE ON SCHEMA repack TO owner, reader;
+	GRANT SELECT ON ALL TABLES IN SCHEMA repack TO owner, reader;
+	SET ROLE owner;
+	SELECT ttl_docs.create_collection('mine', 3600);
+	GRANT SELECT ON mine TO reader;
+	RESET ROLE;
+} . fill('mine', 'id'));
+SKIP:
+{
+	my ($version) = run_command([ 'pg_repack', '--version' ]);
+	skip 'before 1.5, only a superuser can run it', 2 unless $version =~ /(\d+)\.(\d+)/ && $1 * 100 + $2 >= 105;
+	repack_ok('postgres', 'the owner', '-k', '-U', 'owner', '-t', 'mine');
+	is(sql("SELECT on_disk('mine')"), '13', 'the owner: nothing is lost');
+}
+
+# Copies some rows into a new table of that schema, and counts them.
+sub copied
+{
+	my ($copy, %with) = @_;
+	my $schema = $with{schema} // 'repack';
+	my ($status, $stdout, $stderr) = $node->psql(
+		$with{database} // 'postgres', qq{
+		SET client_min_messages = warning;
+		SET ROLE ${\($with{role} // 'owner')};
+		CREATE TABLE $schema.copy AS SELECT id FROM mine WITH NO DATA;
+		$copy;
+		SELECT count(*) FROM $schema.copy;
+		DROP TABLE $schema.copy}, on_error_stop => 0);
+	return $stderr ne '' ? $stderr : $stdout;
+}
+my $query = 'INSERT INTO repack.copy SELECT id FROM ONLY mine';
+is(copied($query), '13', 'what pg_repack does by its owner');
+is(copied($query, role => 'postgres'), '13', 'and by a superuser');
+is(copied("PREPARE p AS $query; SET plan_cache_mode = force_generic_plan; EXECUTE p; TRUNCATE repack.copy; EXECUTE p"), '13',
+	'as a cached plan');
+is(copied("DO \$\$BEGIN EXECUTE '$query'; DELETE FROM repack.copy; $query; END\$\$"), '13', 'from PL/pgSQL');
+is(copied("LOAD 'rival'; SET rival.planner = on; $query", role => 'postgres'), '13', 'without our planner hook');
+is(copied($query, role => 'reader'), '3', 'others copy what is live');
+is(copied('INSERT INTO public.copy SELECT id FROM ONLY mine', schema => 'public'), '3', 'and so does the owner elsewhere');
+
+# A plan that was made for the owner is not one for others.
+is( sql(qq{
+		CREATE TABLE repack.copy AS SELECT id FROM mine WITH NO DATA;
+		GRANT INSERT ON repack.copy TO reader;
+		SET plan_cache_mode = force_generic_plan;
+		PREPARE p AS $query;
+		EXECUTE p;
+		SELECT count(*) FROM repack.copy;
+		TRUNCATE repack.copy;
+		SET ROLE reader;
+		EXECUTE p;
+		RESET ROLE;
+		SELECT count(*) FROM repack.copy;
+		DROP TABLE repack.copy;
+	}), "13\n3", 'the user decides, not the plan');
+
+# A query that is not that of pg_repack would lose documents: it is refused.
+my $refused = qr/cannot copy "mine" into the schema of pg_repack by this query/;
+like(copied("GRANT INSERT ON repack.copy TO owner; SET ROLE owner; $query; RESET ROLE", role => 'postgres'),
+	$refused, "somebody else's table is refused");
+like(copied('INSERT INTO repack.copy SELECT a.id FROM ONLY mine AS a, ONLY mine AS b'), $refused, 'a join is refused');
+like(copied('INSERT INTO repack.copy SELECT id FROM ONLY mine WHERE EXISTS (SELECT FROM plain OFFSET 0)', role => 'postgres'),
+	$refused, 'a sub-query is refused');
+like(
+	copied(
+		"CREATE FUNCTION leak() RETURNS void LANGUAGE sql SECURITY DEFINER AS '$query'; SELECT leak(); DROP FUNCTION leak()"),
+	$refused, 'a SECURITY DEFINER function is refused');
+# A function that the query calls sees what is live.
+is( copied(q{CREATE FUNCTION how_many() RETURNS text VOLATILE LANGUAGE plpgsql AS 'BEGIN RETURN (SELECT count(*) FROM mine); END';
+		INSERT INTO repack.copy SELECT how_many() FROM ONLY mine;
+		DELETE FROM repack.copy WHERE id <> '3'; DROP FUNCTION how_many()}),
+	'13', 'a function in the query does not see more');
+
+# A partition: by the owner of the collection, not by that of the partition alone
+sql(q{
+	SET ROLE owner;
+	CREATE TABLE tree (id int PRIMARY KEY, doc jsonb) PARTITION BY RANGE (id);
+	CREATE TABLE leaf PARTITION OF tree FOR VALUES FROM (0) TO (1000);
+	SELECT ttl_docs.adopt('tree', 3600);
+	RESET ROLE;
+} . fill('tree', 'id'));
+is(copied('INSERT INTO repack.copy SELECT id FROM ONLY leaf'), '13', 'a partition by the owner of the collection');
+like(copied('INSERT INTO repack.copy SELECT id FROM tree'), qr/cannot copy "leaf" into the schema of pg_repack/, 'not all of them at once');
+sql('GRANT CREATE ON SCHEMA public TO reader; ALTER TABLE leaf OWNER TO reader');
+like(copied('INSERT INTO repack.copy SELECT id FROM ONLY leaf', role => 'reader'),
+	qr/cannot copy "leaf".*HINT: .*as the owner of "tree"/s, 'a partition by another owner is refused');
+
+# The name of the schema alone is nothing.
+sql('CREATE DATABASE other');
+$node->safe_psql('other', q{
+	CREATE EXTENSION ttl_docs;
+	CREATE SCHEMA repack;
+	SELECT ttl_docs.create_collection('mine', 3600);
+} . fill('mine', 'id'));
+is(copied($query, database => 'other', role => 'postgres'), '3', 'a schema repack that is not of pg_repack');
+
+# ---- pg_repack on a child that a purge reaches, and one that has failed ----
+
+sql(q{
+	SELECT ttl_docs.create_collection('above', 3600);
+	CREATE TABLE below (id text PRIMARY KEY REFERENCES above ON DELETE CASCADE);
+} . fill('above', 'id') . q{
+	CREATE TRIGGER repack_trigger AFTER INSERT OR DELETE OR UPDATE ON below FOR EACH ROW EXECUTE FUNCTION repack.repack_trigger('x');
+});
+($status, $stdout, $stderr) = $node->psql('postgres', q{CALL ttl_docs.purge('above')});
+like($stderr, qr/held: pg_repack\n.*trigger "repack_trigger" of the table "below"/, 'a trigger that was left on a child');
+sql('DROP TRIGGER repack_trigger ON below');
+($status, $stdout, $stderr) = $node->psql('postgres', q{CALL ttl_docs.purge('above')});
+like($stderr, qr/purged 10 documents/, 'is dropped, and the purge goes on');
+
+$node->stop;
+done_testing();
