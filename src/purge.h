@@ -29,6 +29,7 @@
 #include "storage/block.h"
 #include "storage/latch.h"
 #include "storage/lwlock.h"
+#include "utils/hsearch.h"
 
 #include "ttl_docs.h"
 
@@ -232,6 +233,8 @@ typedef struct PurgeShared
 /* purge_shmem.c */
 extern PurgeShared *ttl_docs_purge;
 extern void ttl_docs_purge_shmem_init(void);
+extern HTAB *ttl_docs_shared_hash(const char *name, Size keysize, Size entrysize,
+								  long max);
 extern PurgeDatabase *ttl_docs_purge_database(Oid database, bool create);
 extern PurgeTable *ttl_docs_purge_table(Oid relid, Oid root);
 extern void ttl_docs_forget_table(PurgeTable *table);
