@@ -447,6 +447,28 @@ until_is("SELECT on_disk('healthy', 'WHERE id = ''more''')",
 cmp_ok(sql("SELECT on_disk('resisting')"), '>', 0, 'resisting: before that one is through');
 sql('DROP TABLE resisting');
 
+# Nor does it after the launcher that sent its worker has gone: the next launcher
+# ends it, too.
+sql(q{
+	SET ROLE alice;
+	SELECT ttl_docs.create_collection('resisting', 60);
+	CREATE TRIGGER resist BEFORE DELETE ON resisting FOR EACH ROW EXECUTE FUNCTION resist();
+	RESET ROLE;
+	SET ttl_docs.clock_offset = '-1h';
+	INSERT INTO resisting (id, doc) VALUES ('a', '{}');
+});
+until_is("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'",
+	'1', 'resisting, no launcher: the trigger is at it');
+my $resisting_worker = pid_of('ttl_docs purge worker');
+sql('SELECT pg_terminate_backend(' . pid_of('ttl_docs launcher') . ')');
+sql("SET ttl_docs.clock_offset = '-1h'; INSERT INTO healthy (id, doc) VALUES ('still more', '{}')");
+until_is("SELECT on_disk('healthy', 'WHERE id = ''still more''')",
+	'0', 'resisting, no launcher: other collections go on');
+is(sql("SELECT count(*) FROM pg_stat_activity WHERE pid = $resisting_worker"),
+	'0', 'resisting, no launcher: the worker has gone');
+cmp_ok(sql("SELECT on_disk('resisting')"), '>', 0, 'resisting, no launcher: before it was through');
+sql('DROP TABLE resisting');
+
 # ---- Partitions whose rows have the same ctids ----
 
 sql(q{
