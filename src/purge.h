@@ -407,6 +407,11 @@ typedef struct RowOutcome
 
 extern void ttl_docs_run_batch(PurgeBatch *batch);
 
+/* purge_cancel.c */
+extern void ttl_docs_begin_cancel_watch(void);
+extern void ttl_docs_end_cancel_watch(void);
+extern bool ttl_docs_was_cancelled(void);
+
 /* purge_trouble.c */
 typedef enum PurgeErrorKind
 {

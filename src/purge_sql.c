@@ -102,7 +102,7 @@ static void purge_table(PurgeCall *call, Oid relid, Oid root, PurgeResult *resul
 static void add_result(PurgeCall *call, const TablePass *pass, PurgeResult *result);
 static void tell_result(PurgeCall *call, const char *name, const PurgeResult *result);
 static bool run_in_subtransaction(PurgeWork work, void *arg, PurgeError *error);
-static bool is_wish_of_caller(const ErrorData *edata);
+static bool is_user_cancel(const ErrorData *edata);
 static void set_paused(FunctionCallInfo fcinfo, bool paused);
 static void forgive_table(Oid relid, Oid root);
 static void tell_remaining_hold(Oid relid);
@@ -341,6 +341,7 @@ run_in_subtransaction(PurgeWork work, void *arg, PurgeError *error)
 
 	BeginInternalSubTransaction(NULL);
 	MemoryContextSwitchTo(of_step);
+	ttl_docs_begin_cancel_watch();
 	PG_TRY();
 	{
 		PushActiveSnapshot(GetTransactionSnapshot());
@@ -348,15 +349,17 @@ run_in_subtransaction(PurgeWork work, void *arg, PurgeError *error)
 		PopActiveSnapshot();
 		CommandCounterIncrement();
 		ReleaseCurrentSubTransaction();
+		ttl_docs_end_cancel_watch();
 		succeeded = true;
 	}
 	PG_CATCH();
 	{
 		ErrorData  *edata;
 
+		ttl_docs_end_cancel_watch();
 		MemoryContextSwitchTo(caller);
 		edata = CopyErrorData();
-		if (is_wish_of_caller(edata))
+		if (is_user_cancel(edata))
 		{
 			FlushErrorState();
 			RollbackAndReleaseCurrentSubTransaction();
@@ -375,14 +378,13 @@ run_in_subtransaction(PurgeWork work, void *arg, PurgeError *error)
 }
 
 /*
- * Did the caller cancel the command, or its time run out?  A trigger can raise
- * the same code, but not from where core looks at interrupts.
+ * Did somebody cancel the command, or did its time run out?  A trigger can raise
+ * the same code by itself.
  */
 static bool
-is_wish_of_caller(const ErrorData *edata)
+is_user_cancel(const ErrorData *edata)
 {
-	return edata->sqlerrcode == ERRCODE_QUERY_CANCELED &&
-		edata->funcname != NULL && strcmp(edata->funcname, "ProcessInterrupts") == 0;
+	return edata->sqlerrcode == ERRCODE_QUERY_CANCELED && ttl_docs_was_cancelled();
 }
 
 /*
