@@ -39,6 +39,7 @@
 #define PURGE_MAX_NAPTIME		3600000 /* milliseconds */
 
 #define PURGE_ERROR_LENGTH		256
+#define PURGE_CONTEXT_LENGTH	1024
 /* a visit is over after that, so that nobody waits for a worker for long */
 #define PURGE_VISIT_TIME		(2 * USECS_PER_SEC)
 /* what nobody will tell us of is looked at so often */
@@ -102,11 +103,19 @@ typedef struct PurgeProgress
 	int			revisits;		/* for those, in vain so far, in a row */
 } PurgeProgress;
 
-/* What the trouble of a document or a table was */
-typedef struct PurgeError
+/* The trouble of a document or a table, as stat_collections shows it */
+typedef struct ShownError
 {
 	int			sqlstate;
 	char		message[PURGE_ERROR_LENGTH];
+	char		detail[PURGE_ERROR_LENGTH]; /* "" = none */
+} ShownError;
+
+/* The same, and what only the log has */
+typedef struct PurgeError
+{
+	ShownError	shown;
+	char		context[PURGE_CONTEXT_LENGTH];	/* "" = none */
 } PurgeError;
 
 typedef struct PurgeTableKey
@@ -160,7 +169,7 @@ typedef struct PurgeTable
 	int			quarantined;
 	int64		unquarantined;	/* and what found no room there */
 	bool		has_error;
-	PurgeError	error;
+	ShownError	error;
 	TimestampTz error_at;
 	TimestampTz logged_at;
 	uint32		logged_hash;	/* of the message in the log */

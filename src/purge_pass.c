@@ -681,7 +681,7 @@ batch_failed(TablePass *pass, PurgeBatch *batch)
 	}
 	/* somebody has interrupted us between two documents */
 	if (culprit < 0 && !batch->at_end &&
-		pass->error.sqlstate == ERRCODE_QUERY_CANCELED)
+		pass->error.shown.sqlstate == ERRCODE_QUERY_CANCELED)
 		kind = PURGE_ERROR_BUSY;
 	if (culprit < 0 && batch->count == 1)
 		culprit = 0;

@@ -91,7 +91,7 @@ typedef struct CollectionStats
 	TimestampTz last_purge;
 	int64		undeletable;
 	bool		has_error;
-	PurgeError	error;
+	ShownError	error;
 	TimestampTz error_at;
 } CollectionStats;
 
@@ -110,6 +110,7 @@ static CollectionStats sum_stats(Oid root);
 static const char *state_of(Oid root, const CollectionStats *stats,
 							const char **hint);
 static bool may_see_errors(Oid root);
+static const char *error_with_detail(const ShownError *error);
 
 /*
  * CALL purge(collection regclass)
@@ -293,6 +294,8 @@ add_result(PurgeCall *call, const TablePass *pass, PurgeResult *result)
 static void
 tell_result(PurgeCall *call, const char *name, const PurgeResult *result)
 {
+	const ShownError *error = &result->error.shown;
+
 	call->has_told |= result->deleted > 0 || result->found_busy ||
 		result->found_others ||
 		result->state != PURGE_IDLE || result->has_error;
@@ -319,14 +322,19 @@ tell_result(PurgeCall *call, const char *name, const PurgeResult *result)
 				 errhint("%s", ttl_docs_purge_state_hint(result->state))));
 	if (result->has_error)
 		ereport(WARNING,
-				(errcode(result->error.sqlstate),
+				(errcode(error->sqlstate),
 				 result->refused > 0 ?
 				 errmsg_plural("%lld document of \"%s\" could not be purged",
 							   "%lld documents of \"%s\" could not be purged",
 							   (unsigned long) result->refused,
 							   (long long) result->refused, name) :
 				 errmsg("\"%s\" could not be purged", name),
-				 errdetail("The last error was: %s", result->error.message)));
+				 error->detail[0] == '\0' ?
+				 errdetail("The last error was: %s", error->message) :
+				 errdetail("The last error was: %s\nIts detail was: %s",
+						   error->message, error->detail),
+				 result->error.context[0] != '\0' ?
+				 errcontext("%s", result->error.context) : 0));
 }
 
 /* Runs a step in a subtransaction, and keeps its error. */
@@ -523,7 +531,7 @@ ttl_docs_collection_stats(PG_FUNCTION_ARGS)
 	values[6] = TimestampTzGetDatum(stats.last_purge);
 	values[7] = Int64GetDatum(stats.undeletable);
 	nulls[8] = nulls[9] = !stats.has_error || !may_see_errors(root);
-	values[8] = nulls[8] ? (Datum) 0 : CStringGetTextDatum(stats.error.message);
+	values[8] = nulls[8] ? (Datum) 0 : CStringGetTextDatum(error_with_detail(&stats.error));
 	values[9] = TimestampTzGetDatum(stats.error_at);
 	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(tupdesc),
 													  values, nulls)));
@@ -608,10 +616,19 @@ state_of(Oid root, const CollectionStats *stats, const char **hint)
 	return ttl_docs_purge_state_name(state);
 }
 
-/* Messages of triggers may show what is in a document. */
+/* Errors of triggers, and their details, may show what is in a document. */
 static bool
 may_see_errors(Oid root)
 {
 	return has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS) ||
 		compat_table_ownercheck(root, GetUserId());
+}
+
+/* An error as last_error shows it. */
+static const char *
+error_with_detail(const ShownError *error)
+{
+	if (error->detail[0] == '\0')
+		return error->message;
+	return psprintf("%s\nDETAIL:  %s", error->message, error->detail);
 }

@@ -305,6 +305,18 @@ for my $table (sort keys %troubles)
 		'live', "$table: only what is live is shown");
 }
 
+# The log has where the error comes from, too.
+my $troubles_log = slurp_file($node->logfile, $offset);
+like($troubles_log,
+	qr/could not purge documents of public\.restricted: [^\n]*\n[^\n]*DETAIL:  Key \(id\)=\(bad /,
+	'the log has the detail of an error');
+like($troubles_log,
+	qr/could not purge documents of public\.before: before refuses\n[^\n]*HINT: [^\n]*\n[^\n]*CONTEXT:  PL\/pgSQL function [^\n]*refuse\(\) line/,
+	'the log has the context of an error');
+like(sql(stat_of('last_error', 'restricted')),
+	qr/\nDETAIL:  Key \(id\)=\(bad \d+\) is (still )?referenced from table "restricted_child"\.$/,
+	'last_error has the detail of an error');
+
 # Other documents of the same tables go on, though the tables have trouble.
 for my $table (grep { $troubles{$_}[1] ne 'failing' } sort keys %troubles)
 {
