@@ -49,7 +49,7 @@
 typedef struct Notebook
 {
 	List	   *notes;
-	Oid			attached;		/* a collection about to be a partition */
+	AttachedCollection attached;
 } Notebook;
 
 static Notebook *notebook = NULL;
@@ -203,8 +203,11 @@ note_link(Oid child, Oid parent)
 	note->parent_is_collection = ttl_docs_collection(parent, &before);
 	if (!note->parent_is_collection)
 		return;
-	if (child == notebook->attached)
+	if (child == notebook->attached.child && parent == notebook->attached.parent)
+	{
+		notebook->attached.is_linked = true;
 		ttl_docs_set_label(child, NULL);
+	}
 	/* as long as it is a partition to us, the link is going */
 	else if (ttl_docs_collection(child, &before) && !ttl_docs_has_own_label(child) &&
 			 get_rel_relkind(child) != RELKIND_FOREIGN_TABLE)
@@ -252,8 +255,9 @@ guard_ProcessUtility(PlannedStmt *pstmt, const char *queryString,
 		next_ProcessUtility_hook : standard_ProcessUtility;
 	Node	   *parsetree = pstmt->utilityStmt;
 	Node	   *volatile reviewed = parsetree;
-	Notebook	book = {NIL, InvalidOid};
 	Notebook   *outer = notebook;
+	Notebook   *book;
+	AttachedCollection attached;
 	ForeignKeyValidation outer_validation;
 
 	if (context == PROCESS_UTILITY_SUBCOMMAND ||
@@ -265,24 +269,29 @@ guard_ProcessUtility(PlannedStmt *pstmt, const char *queryString,
 
 	check_drop_index_concurrently(parsetree);
 	check_drop_extension(parsetree);
-	book.attached = ttl_docs_prepare_attach(parsetree);
+	ttl_docs_prepare_attach(parsetree, &attached);
 	/* core may scribble on the tree, and the review reads it */
 	if (IsA(parsetree, AlterTableStmt))
 		reviewed = copyObject(parsetree);
 
-	notebook = &book;
+	/* not on the stack, because it changes within PG_TRY */
+	book = MemoryContextAllocZero(TopMemoryContext, sizeof(Notebook));
+	book->attached = attached;
+	notebook = book;
 	ttl_docs_begin_validation(validates_foreign_key(parsetree), &outer_validation);
 	PG_TRY();
 	{
 		next(pstmt, queryString, readOnlyTree, context, params, queryEnv, dest, qc);
 		ttl_docs_stop_validation();
-		ttl_docs_review(book.notes, reviewed);
+		ttl_docs_require_attached(&book->attached);
+		ttl_docs_review(book->notes, reviewed);
 	}
 	PG_FINALLY();
 	{
 		notebook = outer;
 		ttl_docs_end_validation(&outer_validation);
-		list_free_deep(book.notes);
+		list_free_deep(book->notes);
+		pfree(book);
 	}
 	PG_END_TRY();
 }
