@@ -332,9 +332,7 @@ typedef struct Candidates
 	bool		by_row;			/* tid is of the row, not of its index entry */
 	PurgePosition end[RANGE_COUNT]; /* where the next look begins */
 	BlockNumber end_block;
-	int64		deadline;		/* until when it looks, on the time that has
-								 * passed */
-	int64		rested;			/* when it rested last, likewise */
+	bool		has_read_many;	/* so that a pause is due, as after a batch */
 	TimestampTz next_due;		/* of what is not expired yet */
 	TimestampTz first_live;		/* when that expires; of a lazy collection */
 	int64		backlog;		/* how many there are in all; -1 = not counted */
@@ -481,6 +479,7 @@ typedef struct TablePass
 	BatchEnd	look_end;
 	int			deleted;
 	bool		deletes;		/* it was a batch, not a look */
+	bool		was_work;		/* a batch, or a look at many entries */
 	/* in all */
 	int64		total_deleted;
 	int64		total_refused;

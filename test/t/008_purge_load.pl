@@ -89,6 +89,46 @@ cmp_ok($many[0], '<', 1.3 * $few[0] + 500, 'twenty times the documents: the same
 cmp_ok($many[1], '<', 1.5 * $few[1] + 50, 'and of the purge index');
 sql('DROP TABLE few, many');
 
+# ---- A long look is followed by a pause, outside of any transaction ----
+
+# The purge is paused, so workers only count.  Sessions that sleep count as busy.
+make_collection('held', 100, 300_000, '');
+sql(q{
+	SELECT ttl_docs.pause_purge('held');
+	-- has a worker been seen that pauses, and has no snapshot?
+	CREATE FUNCTION saw_pause() RETURNS boolean LANGUAGE plpgsql AS $$
+	BEGIN
+		FOR i IN 1 .. 500 LOOP
+			IF EXISTS (SELECT FROM pg_stat_activity
+						WHERE backend_type = 'ttl_docs purge worker'
+						  AND wait_event_type = 'Extension' AND backend_xmin IS NULL) THEN
+				RETURN true;
+			END IF;
+			PERFORM pg_sleep(0.02), pg_stat_clear_snapshot();
+		END LOOP;
+		RETURN false;
+	END $$;
+});
+my $sleep_script = $node->basedir . '/sleep.sql';
+append_to_file($sleep_script, "SELECT pg_sleep(1);\n");
+my $sleepers_log = '';
+my $sleepers = IPC::Run::start(
+	[
+		'pgbench', '-n', '-c', '8', '-T', '600', '-f', $sleep_script,
+		'-h', $node->host, '-p', $node->port, 'postgres'
+	],
+	'<', \undef, '>', \$sleepers_log, '2>', \$sleepers_log);
+until_is("SELECT count(*) >= 8 FROM pg_stat_activity WHERE wait_event = 'PgSleep'",
+	't', 'held: the server is busy');
+configure('ttl_docs.purge = on');
+until_is('SELECT saw_pause()', 't', 'held: a worker pauses after a look');
+until_is(stat_of('estimated_backlog > 1000', 'held'), 't', 'held: and has counted');
+is(sql("SELECT on_disk('held')"), '300100', 'held: nothing is purged');
+$sleepers->kill_kill;
+$sleepers->finish;
+configure('ttl_docs.purge = off');
+sql('DROP TABLE held');
+
 # ---- A million expired, writers, and an old snapshot ----
 
 my $backlog = 1_000_000;
