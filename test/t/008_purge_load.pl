@@ -202,6 +202,57 @@ $reader->query_safe('COMMIT');
 $reader->quit;
 sql('DROP TABLE big, small, audit');
 
+# ---- The backlog in bytes ----
+
+# By the sizes that pg_class has, with TOAST, and NULL where it has none; for partitions
+# without one, by what the others say.
+sql(q{
+	SELECT ttl_docs.create_collection('sized', 60);
+	SELECT ttl_docs.create_collection('unsized', 60);
+	CREATE TABLE sized_parts (id int, doc jsonb) PARTITION BY RANGE (id);
+	CREATE TABLE sized_parts_1 PARTITION OF sized_parts FOR VALUES FROM (0) TO (1000);
+	CREATE TABLE sized_parts_2 PARTITION OF sized_parts FOR VALUES FROM (1000) TO (2000);
+	SELECT ttl_docs.adopt('sized_parts', 60);
+	SELECT ttl_docs.pause_purge(collection) FROM ttl_docs.collections;
+	CREATE FUNCTION incompressible(length int) RETURNS text LANGUAGE sql AS
+		'SELECT string_agg(md5(random()::text), $$$$) FROM generate_series(1, length / 32)';
+	SET ttl_docs.clock_offset = '-1h';
+	INSERT INTO sized (id, doc)
+		SELECT i, jsonb_build_object('filler', incompressible(10000)) FROM generate_series(1, 200) AS i;
+	INSERT INTO unsized (id, doc) SELECT i, '{}' FROM generate_series(1, 200) AS i;
+	INSERT INTO sized_parts (id, doc) SELECT i, '{"a": 1}' FROM generate_series(900, 1049) AS i;
+	VACUUM sized;
+	VACUUM sized_parts_1;
+});
+configure('ttl_docs.purge = on');
+until_is(stat_of('estimated_backlog', $_), $_ eq 'sized_parts' ? '150' : '200', "bytes: $_ is counted")
+  for qw(sized unsized sized_parts);
+cmp_ok(sql(stat_of('estimated_bytes', 'sized')), '>', 200 * 10000, 'bytes: TOAST counts');
+cmp_ok(sql(stat_of('estimated_bytes', 'sized')), '<', 200 * 15000, 'bytes: once');
+is(sql(stat_of('estimated_bytes IS NULL', 'unsized')), 't', 'bytes: the size is not known yet');
+is( sql(stat_of('estimated_bytes', 'sized_parts')),
+	150 * sql(q{SELECT relpages * current_setting('block_size')::int / reltuples
+				  FROM pg_class WHERE oid = 'sized_parts_1'::regclass}),
+	'bytes: a partition whose size is not known is like the others');
+sql('ANALYZE unsized');
+is( sql(stat_of('estimated_bytes', 'unsized')),
+	sql(q{SELECT relpages * current_setting('block_size')::int
+			FROM pg_class WHERE oid = 'unsized'::regclass}),
+	'bytes: the size is known');
+# The view waits for nobody.
+my $exclusive = $node->background_psql('postgres');
+$exclusive->query_safe('BEGIN; LOCK TABLE sized, sized_parts');
+cmp_ok(sql("SET lock_timeout = '10s'; " . stat_of('estimated_bytes', 'sized')),
+	'>', 0, 'bytes: of a table that is locked');
+cmp_ok(sql("SET lock_timeout = '10s'; " . stat_of('estimated_bytes', 'sized_parts')),
+	'>', 0, 'bytes: and of partitions');
+$exclusive->query_safe('ROLLBACK');
+$exclusive->quit;
+sql('SELECT ttl_docs.resume_purge(collection) FROM ttl_docs.collections');
+until_is(stat_of('estimated_bytes', 'sized'), '0', 'bytes: none when all is purged');
+configure('ttl_docs.purge = off');
+sql('DROP TABLE sized, unsized, sized_parts');
+
 # ---- The space comes back ----
 
 make_collection('space', 100, 100_000, 'x' x 100);
