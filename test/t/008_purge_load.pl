@@ -96,9 +96,9 @@ make_collection('held', 100, 300_000, '');
 sql(q{
 	SELECT ttl_docs.pause_purge('held');
 	-- has a worker been seen that pauses, and has no snapshot?
-	CREATE FUNCTION saw_pause() RETURNS boolean LANGUAGE plpgsql AS $$
+	CREATE FUNCTION saw_pause(patience int) RETURNS boolean LANGUAGE plpgsql AS $$
 	BEGIN
-		FOR i IN 1 .. 500 LOOP
+		FOR i IN 1 .. 50 * patience LOOP
 			IF EXISTS (SELECT FROM pg_stat_activity
 						WHERE backend_type = 'ttl_docs purge worker'
 						  AND wait_event_type = 'Extension' AND backend_xmin IS NULL) THEN
@@ -121,7 +121,8 @@ my $sleepers = IPC::Run::start(
 until_is("SELECT count(*) >= 8 FROM pg_stat_activity WHERE wait_event = 'PgSleep'",
 	't', 'held: the server is busy');
 configure('ttl_docs.purge = on');
-until_is('SELECT saw_pause()', 't', 'held: a worker pauses after a look');
+is(sql("SELECT saw_pause($PostgreSQL::Test::Utils::timeout_default)"),
+	't', 'held: a worker pauses after a look');
 until_is(stat_of('estimated_backlog > 1000', 'held'), 't', 'held: and has counted');
 is(sql("SELECT on_disk('held')"), '300100', 'held: nothing is purged');
 $sleepers->kill_kill;
