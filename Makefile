@@ -44,9 +44,6 @@ endif
 # keep quiet, and warnings are about our code only.
 PG_CPPFLAGS = -I$(srcdir)/src -isystem $(shell $(PG_CONFIG) --includedir-server)
 PG_CFLAGS = -Wall -Wextra
-# Some versions of gcc suspect what PG_TRY of those headers does; clang does not
-# know the warning.  It is shown, but fails no build that has -Werror.
-PG_CFLAGS += $(if $(findstring clang,$(shell $(CC) --version)),,-Wno-error=clobbered)
 
 # The headers of version 15 declare callbacks without arguments, which C23, the default of
 # newer compilers, takes at their word.

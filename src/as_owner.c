@@ -16,11 +16,19 @@
 
 #include "executor/spi.h"
 #include "miscadmin.h"
+#include "parser/parser.h"
+#include "tcop/pquery.h"
+#include "tcop/tcopprot.h"
 #include "utils/guc.h"
+#include "utils/memutils.h"
+#include "utils/portal.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
 #include "ttl_docs.h"
+
+static Query *analyse(const char *sql);
+static Portal open_portal(Query *query, const char *sql);
 
 void
 ttl_docs_become_owner(Relation rel, OwnerSwitch *before)
@@ -45,9 +53,13 @@ ttl_docs_become_caller(const OwnerSwitch *before)
 /*
  * Runs a query on a table for its owner, with the latest snapshot, so that it sees
  * all there is also in a REPEATABLE READ transaction.  Policies that are forced on
- * the owner hide nothing from it.  Planning computes what is constant in index
- * expressions, so it must not be left to a caller with more rights.  Names are
- * looked up as the caller, as an owner may have no right to look into the schema.
+ * the owner hide nothing from it.
+ *
+ * The caller looks up the names, because an owner may have no right to look into the
+ * schema.  The owner does all the rest: planning computes what is constant in index
+ * expressions, so it must not be left to a caller with more rights.  Core's plan cache
+ * would analyse the query anew, as the owner, where the table has policies; so it has
+ * no part in this.
  *
  * SPI is connected; the rows are in SPI_tuptable.
  */
@@ -57,18 +69,43 @@ ttl_docs_query_as_owner(Relation rel, const char *sql)
 	OwnerSwitch before;
 	Oid			owner;
 	int			sec_context;
-	SPIPlanPtr	plan;
+	Query	   *query;
+	Portal		portal;
 
+	PushActiveSnapshot(GetLatestSnapshot());
 	ttl_docs_become_owner(rel, &before);
 	GetUserIdAndSecContext(&owner, &sec_context);
 	SetUserIdAndSecContext(before.user, before.sec_context | SECURITY_NOFORCE_RLS);
-	plan = SPI_prepare(sql, 0, NULL);
-	if (plan == NULL)
-		elog(ERROR, "SPI_prepare failed: %s", sql);
+	query = analyse(sql);
 	SetUserIdAndSecContext(owner, sec_context | SECURITY_NOFORCE_RLS);
-	/* without triggers it would look like a query of core's foreign keys */
-	if (SPI_execute_snapshot(plan, NULL, NULL, GetLatestSnapshot(),
-							 InvalidSnapshot, true, true, 0) != SPI_OK_SELECT)
-		elog(ERROR, "SPI_execute_snapshot failed: %s", sql);
+	portal = open_portal(query, sql);
+	SPI_cursor_fetch(portal, true, FETCH_ALL);
+	SPI_cursor_close(portal);
 	ttl_docs_become_caller(&before);
+	PopActiveSnapshot();
+}
+
+static Query *
+analyse(const char *sql)
+{
+	List	   *parsed = raw_parser(sql, RAW_PARSE_DEFAULT);
+	List	   *queries = pg_analyze_and_rewrite_fixedparams(linitial_node(RawStmt, parsed),
+															 sql, NULL, 0, NULL);
+
+	return linitial_node(Query, queries);
+}
+
+/* Plans the query, and starts it with the active snapshot. */
+static Portal
+open_portal(Query *query, const char *sql)
+{
+	Portal		portal = CreateNewPortal();
+	MemoryContext caller = MemoryContextSwitchTo(portal->portalContext);
+	PlannedStmt *plan = pg_plan_query(copyObject(query), sql, 0, NULL);
+
+	portal->visible = false;
+	PortalDefineQuery(portal, NULL, pstrdup(sql), CMDTAG_SELECT, list_make1(plan), NULL);
+	MemoryContextSwitchTo(caller);
+	PortalStart(portal, NULL, 0, GetActiveSnapshot());
+	return portal;
 }

@@ -38,6 +38,7 @@
 #include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
 #include "catalog/pg_type.h"
+#include "commands/event_trigger.h"
 #include "commands/tablecmds.h"
 #include "commands/trigger.h"
 #include "executor/tuptable.h"
@@ -88,7 +89,7 @@ static char *first_stamp_expression(Relation rel, const char *last_modified,
 static void add_system_columns(Oid relid, const CollectionSettings *settings,
 							   const char *stamp, bool stamp_is_computed,
 							   PresentColumns present);
-static void set_not_null_as_owner(Oid relid, const char *table);
+static void set_not_null_as_owner(Oid relid);
 static int64 delete_expired_documents(Oid relid);
 static void require_no_grace(Relation rel, const CollectionSettings *settings);
 static void require_no_pending_trigger(Relation rel);
@@ -652,7 +653,7 @@ add_system_columns(Oid relid, const CollectionSettings *settings,
 	ttl_docs_run("ALTER TABLE %s ALTER COLUMN %s SET DEFAULT pg_catalog.clock_timestamp()",
 				 table, TTL_DOCS_TS_COLUMN);
 	if (present.ts)
-		set_not_null_as_owner(relid, table);
+		set_not_null_as_owner(relid);
 	ttl_docs_run("COMMENT ON COLUMN %s.%s IS 'ttl_docs: when the document was last written'",
 				 table, TTL_DOCS_TS_COLUMN);
 	ttl_docs_run("COMMENT ON COLUMN %s.%s IS 'ttl_docs: the document''s own ttl; NULL inherits; ignored while TTL is off, see ttl_docs.collections'",
@@ -665,16 +666,28 @@ add_system_columns(Oid relid, const CollectionSettings *settings,
  * Forbids that a document has no stamp, where the column was there before.  To
  * spare itself a scan, core computes what is constant in the table's CHECK
  * constraints, so it must not be left to a caller with more rights than the owner.
+ * Not by ALTER TABLE: an owner may have no right to look into the schema.
  */
 static void
-set_not_null_as_owner(Oid relid, const char *table)
+set_not_null_as_owner(Oid relid)
 {
 	Relation	rel = table_open(relid, NoLock);
+	AlterTableStmt *stmt = makeNode(AlterTableStmt);
+	AlterTableCmd *cmd = makeNode(AlterTableCmd);
 	OwnerSwitch before;
+
+	cmd->subtype = AT_SetNotNull;
+	cmd->name = TTL_DOCS_TS_COLUMN;
+	stmt->cmds = list_make1(cmd);
+	stmt->objtype = OBJECT_TABLE;
 
 	ttl_docs_become_owner(rel, &before);
 	table_close(rel, NoLock);
-	ttl_docs_run("ALTER TABLE %s ALTER COLUMN %s SET NOT NULL", table, TTL_DOCS_TS_COLUMN);
+	/* for a command that runs us, and has event triggers */
+	EventTriggerAlterTableStart((Node *) stmt);
+	AlterTableInternal(relid, stmt->cmds, true);
+	EventTriggerAlterTableEnd();
+	CommandCounterIncrement();
 	ttl_docs_become_caller(&before);
 }
 

@@ -17,8 +17,9 @@
  * freed on error too.  Objects that go without a utility command (temporary
  * tables at exit or ON COMMIT) are never collections.
  *
- * DROP INDEX CONCURRENTLY commits before its end, so it is looked at before it
- * starts; and so is ATTACH PARTITION of a table that is a collection.
+ * DROP INDEX CONCURRENTLY commits before its end, so it is looked at when core is
+ * about to drop the index.  ATTACH PARTITION of a table that is a collection is looked
+ * at before it starts.
  *
  *-------------------------------------------------------------------------
  */
@@ -26,8 +27,8 @@
 
 #include "access/htup_details.h"
 #include "access/table.h"
+#include "catalog/dependency.h"
 #include "catalog/index.h"
-#include "catalog/namespace.h"
 #include "catalog/objectaccess.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_constraint.h"
@@ -49,7 +50,7 @@
 typedef struct Notebook
 {
 	List	   *notes;
-	Oid			attached;		/* a collection about to be a partition */
+	AttachedCollection attached;
 } Notebook;
 
 static Notebook *notebook = NULL;
@@ -58,7 +59,8 @@ static ProcessUtility_hook_type next_ProcessUtility_hook = NULL;
 
 static void guard_object_access(ObjectAccessType access, Oid classId,
 								Oid objectId, int subId, void *arg);
-static void note_relation(ObjectAccessType access, Oid relid, AttrNumber attno);
+static void note_relation(ObjectAccessType access, Oid relid, AttrNumber attno,
+						  void *arg);
 static void note_column(Oid relid, AttrNumber attno, bool is_dropped);
 static void note_trigger(ObjectAccessType access, Oid trigger);
 static void note_constraint(Oid constraint);
@@ -71,7 +73,8 @@ static void guard_ProcessUtility(PlannedStmt *pstmt, const char *queryString,
 static bool is_ddl(Node *parsetree);
 static bool validates_foreign_key(Node *parsetree);
 static bool is_foreign_key(Node *constraint);
-static void check_drop_index_concurrently(Node *parsetree);
+static void check_drop_index_concurrently(Oid index, Oid table,
+										  const Collection *collection);
 static void check_drop_extension(Node *parsetree);
 
 void
@@ -102,7 +105,7 @@ guard_object_access(ObjectAccessType access, Oid classId, Oid objectId,
 		return;
 
 	if (classId == RelationRelationId)
-		note_relation(access, objectId, subId);
+		note_relation(access, objectId, subId, arg);
 	else if (classId == TriggerRelationId)
 		note_trigger(access, objectId);
 	else if (classId == ConstraintRelationId && access == OAT_DROP)
@@ -116,7 +119,7 @@ guard_object_access(ObjectAccessType access, Oid classId, Oid objectId,
 
 /* A column of a table, or an index, if it is of a collection. */
 static void
-note_relation(ObjectAccessType access, Oid relid, AttrNumber attno)
+note_relation(ObjectAccessType access, Oid relid, AttrNumber attno, void *arg)
 {
 	Collection	collection;
 	char		relkind;
@@ -134,8 +137,11 @@ note_relation(ObjectAccessType access, Oid relid, AttrNumber attno)
 		(relkind != RELKIND_INDEX && relkind != RELKIND_PARTITIONED_INDEX))
 		return;
 	table = IndexGetRelation(relid, true);
-	if (OidIsValid(table) && ttl_docs_collection(table, &collection))
-		add_note(NOTE_INDEX_DROPPED, table);
+	if (!OidIsValid(table) || !ttl_docs_collection(table, &collection))
+		return;
+	if ((((ObjectAccessDrop *) arg)->dropflags & PERFORM_DELETION_CONCURRENTLY) != 0)
+		check_drop_index_concurrently(relid, table, &collection);
+	add_note(NOTE_INDEX_DROPPED, table);
 }
 
 static void
@@ -210,8 +216,9 @@ note_link(Oid child, Oid parent)
 	if (!note->parent_is_collection)
 		return;
 	/* of one that comes, the label counts no longer; the review writes it */
-	if (child == notebook->attached)
+	if (child == notebook->attached.child && parent == notebook->attached.parent)
 	{
+		notebook->attached.is_linked = true;
 		note->was_collection = ttl_docs_read_label(child, &note->before);
 		return;
 	}
@@ -259,8 +266,9 @@ guard_ProcessUtility(PlannedStmt *pstmt, const char *queryString,
 		next_ProcessUtility_hook : standard_ProcessUtility;
 	Node	   *parsetree = pstmt->utilityStmt;
 	Node	   *volatile reviewed = parsetree;
-	Notebook	book = {NIL, InvalidOid};
 	Notebook   *outer = notebook;
+	Notebook   *book;
+	AttachedCollection attached;
 	ForeignKeyValidation outer_validation;
 
 	if (context == PROCESS_UTILITY_SUBCOMMAND ||
@@ -270,26 +278,30 @@ guard_ProcessUtility(PlannedStmt *pstmt, const char *queryString,
 		return;
 	}
 
-	check_drop_index_concurrently(parsetree);
 	check_drop_extension(parsetree);
-	book.attached = ttl_docs_prepare_attach(parsetree);
+	ttl_docs_prepare_attach(parsetree, &attached);
 	/* core may scribble on the tree, and the review reads it */
 	if (IsA(parsetree, AlterTableStmt))
 		reviewed = copyObject(parsetree);
 
-	notebook = &book;
+	/* not on the stack, because it changes within PG_TRY */
+	book = MemoryContextAllocZero(TopMemoryContext, sizeof(Notebook));
+	book->attached = attached;
+	notebook = book;
 	ttl_docs_begin_validation(validates_foreign_key(parsetree), &outer_validation);
 	PG_TRY();
 	{
 		next(pstmt, queryString, readOnlyTree, context, params, queryEnv, dest, qc);
 		ttl_docs_stop_validation();
-		ttl_docs_review(book.notes, reviewed);
+		ttl_docs_require_attached(&book->attached);
+		ttl_docs_review(book->notes, reviewed);
 	}
 	PG_FINALLY();
 	{
 		notebook = outer;
 		ttl_docs_end_validation(&outer_validation);
-		list_free_deep(book.notes);
+		list_free_deep(book->notes);
+		pfree(book);
 	}
 	PG_END_TRY();
 }
@@ -379,37 +391,23 @@ is_foreign_key(Node *constraint)
 
 /* That one commits in between: too late to refuse it at its end. */
 static void
-check_drop_index_concurrently(Node *parsetree)
+check_drop_index_concurrently(Oid index, Oid table, const Collection *collection)
 {
-	DropStmt   *stmt = (DropStmt *) parsetree;
-	ListCell   *lc;
+	Relation	rel;
+	bool		is_last;
 
-	if (!IsA(parsetree, DropStmt) || stmt->removeType != OBJECT_INDEX ||
-		!stmt->concurrent)
+	if (!collection->settings.on)
 		return;
-	foreach(lc, stmt->objects)
-	{
-		RangeVar   *name = makeRangeVarFromNameList(lfirst_node(List, lc));
-		Oid			index = RangeVarGetRelid(name, NoLock, true);
-		Oid			table = OidIsValid(index) ? IndexGetRelation(index, true) : InvalidOid;
-		Collection	collection;
-		Relation	rel;
-		bool		is_last;
-
-		if (!OidIsValid(table) || !ttl_docs_collection(table, &collection) ||
-			!collection.settings.on)
-			continue;
-		rel = table_open(table, AccessShareLock);
-		is_last = !OidIsValid(ttl_docs_other_purge_index(rel, collection.settings.indexing,
-														 index));
-		table_close(rel, AccessShareLock);
-		if (is_last)
-			ereport(ERROR,
-					(errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
-					 errmsg("cannot drop the purge index \"%s\" of the collection \"%s\" while a DefaultTTL is set",
-							get_rel_name(index), get_rel_name(collection.root)),
-					 errhint("To do without it, turn TTL off with ttl_docs.set_default_ttl(), or use ttl_docs.set_indexing() or ttl_docs.release(). A schema tool has to be told to leave it alone.")));
-	}
+	rel = table_open(table, AccessShareLock);
+	is_last = !OidIsValid(ttl_docs_other_purge_index(rel, collection->settings.indexing,
+													 index));
+	table_close(rel, AccessShareLock);
+	if (is_last)
+		ereport(ERROR,
+				(errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
+				 errmsg("cannot drop the purge index \"%s\" of the collection \"%s\" while a DefaultTTL is set",
+						get_rel_name(index), get_rel_name(collection->root)),
+				 errhint("To do without it, turn TTL off with ttl_docs.set_default_ttl(), or use ttl_docs.set_indexing() or ttl_docs.release(). A schema tool has to be told to leave it alone.")));
 }
 
 /*

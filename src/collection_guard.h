@@ -41,10 +41,19 @@ typedef struct Note
 	CollectionSettings before;	/* its settings then */
 } Note;
 
+/* A collection that ATTACH PARTITION makes part of another one; InvalidOid = none */
+typedef struct AttachedCollection
+{
+	Oid			child;
+	Oid			parent;
+	bool		is_linked;		/* core has done it */
+} AttachedCollection;
+
 extern bool ttl_docs_fetch_trigger(Oid trigger, Snapshot snapshot,
 								   FormData_pg_trigger *form);
 extern void ttl_docs_note_restored(Oid relid);
 extern void ttl_docs_review(List *notes, Node *parsetree);
-extern Oid	ttl_docs_prepare_attach(Node *parsetree);
+extern void ttl_docs_prepare_attach(Node *parsetree, AttachedCollection *attached);
+extern void ttl_docs_require_attached(const AttachedCollection *attached);
 
 #endif							/* TTL_DOCS_COLLECTION_GUARD_H */

@@ -55,6 +55,9 @@ static void review_link(Note *note);
 static void review_new_partition(Oid relid, const Collection *collection);
 static void hold_for_attached(const Note *note);
 static void review_detached_partition(Oid relid);
+static bool lock_to_attach(RangeVar *parent_name, RangeVar *child_name,
+						   Collection *into, AttachedCollection *attached);
+static void require_owner(const RangeVar *name, Oid relid, Oid old_relid, void *arg);
 static void require_dead_there_too(Oid child, const CollectionSettings *settings,
 								   Oid root, const CollectionSettings *into);
 static void review_column(Note *note, Node *parsetree);
@@ -296,44 +299,98 @@ review_detached_partition(Oid relid)
 /*
  * Before ATTACH PARTITION: a collection that becomes part of another one gives
  * up its trigger, which core will make, and its label when the link is there.
- * What is dead in it has to be dead there.  Returns its OID.
+ * What is dead in it has to be dead there.  Fills in which table is to be attached
+ * to which.  Core looks the names up again, and may find others by then: the guard
+ * compares.
  */
-Oid
-ttl_docs_prepare_attach(Node *parsetree)
+void
+ttl_docs_prepare_attach(Node *parsetree, AttachedCollection *attached)
 {
 	AlterTableStmt *stmt = (AlterTableStmt *) parsetree;
 	AlterTableCmd *cmd;
+	RangeVar   *child_name;
 	Oid			parent;
 	Oid			child;
 	Collection	into;
 	Collection	collection;
 
+	memset(attached, 0, sizeof(*attached));
 	/* ATTACH PARTITION stands alone in its command */
 	if (!IsA(parsetree, AlterTableStmt) || list_length(stmt->cmds) != 1)
-		return InvalidOid;
+		return;
 	cmd = linitial_node(AlterTableCmd, stmt->cmds);
 	if (cmd->subtype != AT_AttachPartition)
-		return InvalidOid;
+		return;
+	child_name = ((PartitionCmd *) cmd->def)->name;
 	parent = RangeVarGetRelid(stmt->relation, NoLock, true);
-	child = RangeVarGetRelid(((PartitionCmd *) cmd->def)->name, NoLock, true);
+	child = RangeVarGetRelid(child_name, NoLock, true);
 	if (!OidIsValid(parent) || !OidIsValid(child))
-		return InvalidOid;
+		return;
 	ttl_docs_refuse_citus_attach(parent, child);
 	/* who may not do it does not get a lock, but an error of core's */
 	if (!ttl_docs_has_own_label(child) || !ttl_docs_collection(parent, &into) ||
 		!compat_table_ownercheck(parent, GetUserId()) ||
-		!compat_table_ownercheck(child, GetUserId()))
-		return InvalidOid;
+		!compat_table_ownercheck(child, GetUserId()) ||
+		!lock_to_attach(stmt->relation, child_name, &into, attached))
+		return;
 
-	/* keeps the settings as they are, as ATTACH itself does */
-	LockRelationOid(into.root, ShareUpdateExclusiveLock);
-	table_close(ttl_docs_open_collection(child, AccessExclusiveLock, &collection),
-				NoLock);
-	if (!ttl_docs_collection(parent, &into))
-		return InvalidOid;
-	require_dead_there_too(child, &collection.settings, into.root, &into.settings);
-	ttl_docs_drop_trigger(child);
-	return child;
+	table_close(ttl_docs_open_collection(attached->child, NoLock, &collection), NoLock);
+	require_dead_there_too(attached->child, &collection.settings,
+						   into.root, &into.settings);
+	ttl_docs_drop_trigger(attached->child);
+}
+
+/*
+ * Locks both tables as ATTACH PARTITION itself does, and the collection before them,
+ * which keeps its settings as they are.  What the names mean is known only then: false
+ * if it is not a collection and a part of another one any more.
+ */
+static bool
+lock_to_attach(RangeVar *parent_name, RangeVar *child_name, Collection *into,
+			   AttachedCollection *attached)
+{
+	Oid			root;
+	Oid			parent;
+	Oid			child;
+
+	do
+	{
+		root = into->root;
+		LockRelationOid(root, ShareUpdateExclusiveLock);
+		parent = RangeVarGetRelidExtended(parent_name, ShareUpdateExclusiveLock,
+										  RVR_MISSING_OK, require_owner, NULL);
+		child = RangeVarGetRelidExtended(child_name, AccessExclusiveLock,
+										 RVR_MISSING_OK, require_owner, NULL);
+		if (!OidIsValid(parent) || !OidIsValid(child) ||
+			!ttl_docs_has_own_label(child) || !ttl_docs_collection(parent, into))
+			return false;
+	} while (into->root != root);
+	attached->parent = parent;
+	attached->child = child;
+	return true;
+}
+
+/* Before a table is locked by its name. */
+static void
+require_owner(const RangeVar *name, Oid relid, Oid old_relid, void *arg)
+{
+	(void) old_relid;
+	(void) arg;
+	if (OidIsValid(relid) && !compat_table_ownercheck(relid, GetUserId()))
+		aclcheck_error(ACLCHECK_NOT_OWNER,
+					   get_relkind_objtype(get_rel_relkind(relid)), name->relname);
+}
+
+/* After ATTACH PARTITION: raises an error if core has attached another table. */
+void
+ttl_docs_require_attached(const AttachedCollection *attached)
+{
+	if (OidIsValid(attached->child) && !attached->is_linked)
+		ereport(ERROR,
+				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+				 errmsg("could not attach \"%s\": the names in the command have come to mean other tables",
+						get_rel_name(attached->child)),
+				 errhint("Try again.")));
 }
 
 /* Would the documents that are dead in one collection be so in another? */

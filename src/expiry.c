@@ -240,7 +240,8 @@ ttl_docs_may_be_slot(TimestampTz ts, int64 slot)
 
 /*
  * The width of the slots for a time to live, in seconds: a power of two, an
- * eighth of it at the most, so that a document is late by less than that.
+ * eighth of it at the most, but at least one second.  A document is late by less than
+ * the width of its slot.
  */
 static int64
 slot_width(int32 ttl)

@@ -29,6 +29,7 @@
 #include "storage/block.h"
 #include "storage/latch.h"
 #include "storage/lwlock.h"
+#include "utils/hsearch.h"
 
 #include "ttl_docs.h"
 
@@ -38,6 +39,7 @@
 #define PURGE_MAX_NAPTIME		3600000 /* milliseconds */
 
 #define PURGE_ERROR_LENGTH		256
+#define PURGE_CONTEXT_LENGTH	1024
 /* a visit is over after that, so that nobody waits for a worker for long */
 #define PURGE_VISIT_TIME		(2 * USECS_PER_SEC)
 /* what nobody will tell us of is looked at so often */
@@ -103,11 +105,19 @@ typedef struct PurgeProgress
 	int			revisits;		/* for those, in vain so far, in a row */
 } PurgeProgress;
 
-/* What the trouble of a document or a table was */
-typedef struct PurgeError
+/* The trouble of a document or a table, as stat_collections shows it */
+typedef struct ShownError
 {
 	int			sqlstate;
 	char		message[PURGE_ERROR_LENGTH];
+	char		detail[PURGE_ERROR_LENGTH]; /* "" = none */
+} ShownError;
+
+/* The same, and what only the log has */
+typedef struct PurgeError
+{
+	ShownError	shown;
+	char		context[PURGE_CONTEXT_LENGTH];	/* "" = none */
 } PurgeError;
 
 typedef struct PurgeTableKey
@@ -161,7 +171,7 @@ typedef struct PurgeTable
 	int			quarantined;
 	int64		unquarantined;	/* and what found no room there */
 	bool		has_error;
-	PurgeError	error;
+	ShownError	error;
 	TimestampTz error_at;
 	TimestampTz logged_at;
 	uint32		logged_hash;	/* of the message in the log */
@@ -234,6 +244,8 @@ typedef struct PurgeShared
 /* purge_shmem.c */
 extern PurgeShared *ttl_docs_purge;
 extern void ttl_docs_purge_shmem_init(void);
+extern HTAB *ttl_docs_shared_hash(const char *name, Size keysize, Size entrysize,
+								  long max);
 extern PurgeDatabase *ttl_docs_purge_database(Oid database, bool create);
 extern PurgeTable *ttl_docs_purge_table(Oid relid, Oid root);
 extern void ttl_docs_forget_table(PurgeTable *table);
@@ -325,9 +337,7 @@ typedef struct Candidates
 	bool		by_row;			/* tid is of the row, not of its index entry */
 	PurgePosition end[RANGE_COUNT]; /* where the next look begins */
 	BlockNumber end_block;
-	int64		deadline;		/* until when it looks, on the time that has
-								 * passed */
-	int64		rested;			/* when it rested last, likewise */
+	bool		has_read_many;	/* so that a pause is due, as after a batch */
 	TimestampTz next_due;		/* of what is not expired yet */
 	TimestampTz first_live;		/* when that expires; of a lazy collection */
 	int64		backlog;		/* how many there are in all; -1 = not counted */
@@ -409,6 +419,11 @@ typedef struct RowOutcome
 
 extern void ttl_docs_run_batch(PurgeBatch *batch);
 
+/* purge_cancel.c */
+extern void ttl_docs_begin_cancel_watch(void);
+extern void ttl_docs_end_cancel_watch(void);
+extern bool ttl_docs_was_cancelled(void);
+
 /* purge_trouble.c */
 typedef enum PurgeErrorKind
 {
@@ -469,6 +484,7 @@ typedef struct TablePass
 	BatchEnd	look_end;
 	int			deleted;
 	bool		deletes;		/* it was a batch, not a look */
+	bool		was_work;		/* a batch, or a look at many entries */
 	/* in all */
 	int64		total_deleted;
 	int64		total_refused;

@@ -24,6 +24,11 @@
  * because most of them are none of our business.  It has no order and cannot
  * tell what is due next.
  *
+ * A look at a btree never sleeps, because its scans keep a page pinned, for which VACUUM
+ * would have to wait.  Like a batch it takes a limited time, and the worker pauses after
+ * it.  A look at a BRIN index may read the table for longer, and rests between blocks,
+ * when it has no page pinned.
+ *
  * The caller has a transaction, an active snapshot and a lock on the table.
  *
  * Looks also tell when the first document that is still live expires, as far as the
@@ -69,6 +74,7 @@ typedef struct RangeScan
 	bool		has_entry;		/* the next one: */
 	PurgePosition entry;
 	TimestampTz due;			/* of that */
+	int64		entries;		/* that were read */
 } RangeScan;
 
 static int64 last_slot(const CollectionSettings *settings, SlotRange range,
@@ -83,7 +89,7 @@ static void begin_range(RangeScan *range, SlotRange which, Relation rel,
 						int32 default_ttl);
 static void next_entry(RangeScan *range, int32 default_ttl);
 static RangeScan *earlier_range(RangeScan *ranges);
-static bool time_is_up(Candidates *found, int64 entries);
+static bool time_is_up(int64 deadline, int64 entries);
 static void find_in_brin(Relation rel, Relation index,
 						 const Collection *collection,
 						 const PurgeProgress *progress, TimestampTz clock,
@@ -231,8 +237,6 @@ ttl_docs_find_candidates(Relation rel, Relation index,
 						 TimestampTz ahead, int max, bool count, Candidates *found)
 {
 	memset(found, 0, sizeof(*found));
-	found->rested = ttl_docs_elapsed();
-	found->deadline = found->rested + LOOK_TIME;
 	found->backlog = -1;
 	found->next_due = DT_NOEND;
 	found->first_live = DT_NOEND;
@@ -269,6 +273,7 @@ find_in_btree(Relation rel, Relation index, const Collection *collection,
 	RangeScan  *range;
 	int			room = Min(max, 1024);
 	int64		more = 0;
+	int64		deadline;
 
 	for (SlotRange which = 0; which < RANGE_COUNT; which++)
 	{
@@ -278,7 +283,8 @@ find_in_btree(Relation rel, Relation index, const Collection *collection,
 	}
 
 	found->items = palloc(room * sizeof(Candidate));
-	while (found->count < max && !time_is_up(found, found->count + 1) &&
+	deadline = ttl_docs_elapsed() + LOOK_TIME;
+	while (found->count < max && !time_is_up(deadline, found->count + 1) &&
 		   (range = earlier_range(ranges)) != NULL)
 	{
 		Candidate  *item;
@@ -308,7 +314,8 @@ find_in_btree(Relation rel, Relation index, const Collection *collection,
 		if (range->has_entry && settings->on)
 			found->next_due = Min(found->next_due, range->due);
 	}
-	while (count && more < COUNT_LIMIT && !time_is_up(found, more) &&
+	deadline = ttl_docs_elapsed() + ttl_docs_pace_time();
+	while (count && more < COUNT_LIMIT && !time_is_up(deadline, more + 1) &&
 		   (range = earlier_range(ranges)) != NULL)
 	{
 		more++;
@@ -317,20 +324,17 @@ find_in_btree(Relation rel, Relation index, const Collection *collection,
 	if (count || found->is_complete)
 		found->backlog = found->count + more;
 	for (SlotRange which = 0; which < RANGE_COUNT; which++)
+	{
+		found->has_read_many |= ranges[which].entries >= ENTRIES_PER_LOOK;
 		index_endscan(ranges[which].scan);
+	}
 }
 
-/*
- * Is it time to come to an end?  Looks at the time now and then only, and then
- * leaves it to others on a busy server: a backlog can be long.
- */
+/* Is it time to come to an end?  Looks at the time now and then only. */
 static bool
-time_is_up(Candidates *found, int64 entries)
+time_is_up(int64 deadline, int64 entries)
 {
-	if (entries % ENTRIES_PER_LOOK != 0)
-		return false;
-	ttl_docs_pace_rest(&found->rested);
-	return ttl_docs_elapsed() >= found->deadline;
+	return entries % ENTRIES_PER_LOOK == 0 && ttl_docs_elapsed() >= deadline;
 }
 
 /* Starts to read a range where progress says. */
@@ -340,6 +344,7 @@ begin_range(RangeScan *range, SlotRange which, Relation rel, Relation index,
 {
 	ScanKeyData keys[2];
 
+	range->entries = 0;
 	range->from = progress->next[which];
 	init_range_keys(keys, which, range->from.slot, SLOT_INVALID - 1);
 	range->scan = compat_index_beginscan(rel, index, GetActiveSnapshot(),
@@ -363,6 +368,7 @@ next_entry(RangeScan *range, int32 default_ttl)
 		range->has_entry = tid != NULL;
 		if (tid == NULL)
 			return;
+		range->entries++;
 		range->entry.slot = DatumGetInt64(index_getattr(range->scan->xs_itup, 1,
 														range->scan->xs_itupdesc,
 														&isnull));
@@ -401,6 +407,8 @@ find_in_brin(Relation rel, Relation index, const Collection *collection,
 	BlockNumber last = InvalidBlockNumber;
 	BlockNumber block = InvalidBlockNumber;
 	int			room = 0;
+	int64		rested = ttl_docs_elapsed();
+	int64		deadline = rested + LOOK_TIME;
 
 	found->by_row = true;
 	found->is_complete = true;
@@ -412,7 +420,8 @@ find_in_brin(Relation rel, Relation index, const Collection *collection,
 			(block != last + 1 || block - first >= BLOCKS_AT_ONCE))
 		{
 			find_in_blocks(rel, collection, clock, first, last, &room, found);
-			if (found->count >= max || time_is_up(found, 0))
+			ttl_docs_pace_rest(&rested);
+			if (found->count >= max || time_is_up(deadline, 0))
 			{
 				found->is_complete = false;
 				found->end_block = block;

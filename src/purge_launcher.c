@@ -82,7 +82,7 @@ static void read_databases(void);
 static void note_databases(List *all, List *connectable);
 static void visit_those_that_are_off(void);
 static void reap_lost_workers(void);
-static void end_overdue_worker(PurgeWorkerSlot *slot);
+static void end_overdue_worker(int index);
 static void free_lost_slot(PurgeWorkerSlot *slot);
 static int	workers_in(Oid database);
 static TimestampTz send_workers(void);
@@ -323,7 +323,7 @@ reap_lost_workers(void)
 		if (slot->pid != 0)
 		{
 			if (now - slot->asked >= OVERDUE_TIME)
-				end_overdue_worker(slot);
+				end_overdue_worker(i);
 			continue;
 		}
 		if (handles[i] != NULL)
@@ -335,21 +335,31 @@ reap_lost_workers(void)
 	}
 }
 
-/* A trigger does not let itself be cancelled: others have to get their turn. */
+/*
+ * A trigger does not let itself be cancelled: others have to get their turn.
+ *
+ * The postmaster sends the signal, because only the postmaster knows for certain that
+ * the process has not ended meanwhile.  A worker that an earlier launcher asked for
+ * has no handle here.  It gets its signal from us, while we hold the lock: it cannot
+ * end before it has taken that lock (leave_slot), so its process number is not
+ * another process's by now.
+ */
 static void
-end_overdue_worker(PurgeWorkerSlot *slot)
+end_overdue_worker(int index)
 {
-	int			pid = 0;
+	PurgeWorkerSlot *slot = &ttl_docs_purge->workers[index];
+	BackgroundWorkerHandle *handle = handles[index];
+	bool		is_there;
 
 	LWLockAcquire(ttl_docs_purge->lock, LW_EXCLUSIVE);
-	if (slot->pid != 0)
-	{
+	is_there = slot->pid != 0;
+	if (is_there)
 		slot->was_ended = true;
-		pid = slot->pid;
-	}
+	if (is_there && handle == NULL)
+		(void) kill(slot->pid, SIGTERM);
 	LWLockRelease(ttl_docs_purge->lock);
-	if (pid != 0)
-		(void) kill(pid, SIGTERM);
+	if (is_there && handle != NULL)
+		TerminateBackgroundWorker(handle);
 }
 
 static void

@@ -100,7 +100,8 @@ ttl_docs_pace_time(void)
 
 /*
  * Rests for a while if the server is busy and the last rest was some time ago:
- * for work that would else take a processor for longer than a batch may.
+ * for work that would else take a processor for longer than a batch may.  The caller
+ * has no page pinned.
  */
 void
 ttl_docs_pace_rest(int64 *rested)

@@ -120,7 +120,7 @@ bool
 ttl_docs_step_pass(TablePass *pass)
 {
 	pass->deleted = 0;
-	pass->deletes = false;
+	pass->deletes = pass->was_work = false;
 	if (pass->has_ended)
 		return false;
 	if (pass->has_candidates)
@@ -329,6 +329,7 @@ look_into_index(TablePass *pass, Relation rel, Oid index_oid,
 								 pass->ahead, 1, true, &pass->candidates);
 		note_backlog(pass, clock);
 	}
+	pass->was_work = pass->candidates.has_read_many;
 	pass->first_live = Min(pass->first_live, pass->candidates.first_live);
 	if (pass->scan.table != NULL && (!held || count) && found_nothing(pass))
 		ttl_docs_end_raise(&pass->scan,
@@ -440,7 +441,7 @@ delete_some(TablePass *pass)
 	batch.instant = pass->instant;
 	batch.time_limit = pass->time_limit;
 
-	pass->deletes = pass->had_turn = true;
+	pass->deletes = pass->was_work = pass->had_turn = true;
 	if (!pass->run(batch_work, &batch, &pass->error))
 		batch_failed(pass, &batch);
 	else if (!batch_has_ended_pass(pass, &batch) && pass->has_candidates)
@@ -682,7 +683,7 @@ batch_failed(TablePass *pass, PurgeBatch *batch)
 	}
 	/* somebody has interrupted us between two documents */
 	if (culprit < 0 && !batch->at_end &&
-		pass->error.sqlstate == ERRCODE_QUERY_CANCELED)
+		pass->error.shown.sqlstate == ERRCODE_QUERY_CANCELED)
 		kind = PURGE_ERROR_BUSY;
 	if (culprit < 0 && batch->count == 1)
 		culprit = 0;

@@ -19,8 +19,6 @@
 #include "postgres.h"
 
 #include "common/hashfn.h"
-#include "storage/shmem.h"
-#include "utils/hsearch.h"
 
 #include "purge.h"
 
@@ -58,12 +56,8 @@ ttl_docs_quarantine_size(void)
 void
 ttl_docs_quarantine_startup(void)
 {
-	HASHCTL		ctl;
-
-	ctl.keysize = sizeof(QuarantineKey);
-	ctl.entrysize = sizeof(QuarantinedRow);
-	quarantine = ShmemInitHash("ttl_docs quarantine", MAX_QUARANTINED,
-							   MAX_QUARANTINED, &ctl, HASH_ELEM | HASH_BLOBS);
+	quarantine = ttl_docs_shared_hash("ttl_docs quarantine", sizeof(QuarantineKey),
+									  sizeof(QuarantinedRow), MAX_QUARANTINED);
 }
 
 static QuarantineKey

@@ -51,7 +51,6 @@ static shmem_startup_hook_type next_shmem_startup_hook = NULL;
 
 static void request_shmem(void);
 static void startup_shmem(void);
-static HTAB *shared_hash(const char *name, Size keysize, Size entrysize, long max);
 static void start_table(PurgeTable *table, Oid root);
 static int64 jump_accepted_for(Oid root);
 static void remove_table(PurgeTable *table);
@@ -98,16 +97,20 @@ startup_shmem(void)
 		pg_atomic_init_u64(&ttl_docs_purge->clock_base,
 						   (uint64) (ttl_docs_clock() - ttl_docs_elapsed()));
 	}
-	tables = shared_hash("ttl_docs purge tables", sizeof(PurgeTableKey),
-						 sizeof(PurgeTable), MAX_TABLES);
-	databases = shared_hash("ttl_docs purge databases", sizeof(Oid),
-							sizeof(PurgeDatabase), MAX_DATABASES);
+	tables = ttl_docs_shared_hash("ttl_docs purge tables", sizeof(PurgeTableKey),
+								  sizeof(PurgeTable), MAX_TABLES);
+	databases = ttl_docs_shared_hash("ttl_docs purge databases", sizeof(Oid),
+									 sizeof(PurgeDatabase), MAX_DATABASES);
 	ttl_docs_quarantine_startup();
 	LWLockRelease(AddinShmemInitLock);
 }
 
-static HTAB *
-shared_hash(const char *name, Size keysize, Size entrysize, long max)
+/*
+ * A hash table for max entries and no more: beyond that, it would take the memory
+ * that core keeps for locks.  When it is full, HASH_ENTER_NULL returns NULL.
+ */
+HTAB *
+ttl_docs_shared_hash(const char *name, Size keysize, Size entrysize, long max)
 {
 	HASHCTL		ctl;
 

@@ -15,11 +15,14 @@
  * deferred.
  *
  * collection_stats() puts together what shared memory has of the tables of a
- * collection with what its settings say now.  It reads no documents.
+ * collection with what its settings say now.  It reads no documents.  Sizes are those
+ * that pg_class has, so it opens no table and waits for no lock.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
+
+#include <math.h>
 
 #include "access/htup_details.h"
 #include "access/relation.h"
@@ -56,7 +59,7 @@ PG_FUNCTION_INFO_V1(ttl_docs_collection_stats);
 #define PROGRESS_PERIOD		(5 * USECS_PER_SEC)
 /* a batch of it may take so long */
 #define CALL_BATCH_TIME		INT64CONST(100000)
-#define STATS_COLUMNS		10
+#define STATS_COLUMNS		11
 
 /* What CALL purge() has to do, and has done */
 typedef struct PurgeCall
@@ -86,13 +89,15 @@ typedef struct CollectionStats
 {
 	PurgeState	state;
 	int64		backlog;
+	int64		sized_backlog;	/* in tables whose size is known, */
+	double		bytes;			/* and what it takes there */
 	TimestampTz oldest;
 	int64		purged;
 	int64		batches;
 	TimestampTz last_purge;
 	int64		undeletable;
 	bool		has_error;
-	PurgeError	error;
+	ShownError	error;
 	TimestampTz error_at;
 } CollectionStats;
 
@@ -103,14 +108,17 @@ static void purge_table(PurgeCall *call, Oid relid, Oid root, PurgeResult *resul
 static void add_result(PurgeCall *call, const TablePass *pass, PurgeResult *result);
 static void tell_result(PurgeCall *call, const char *name, const PurgeResult *result);
 static bool run_in_subtransaction(PurgeWork work, void *arg, PurgeError *error);
-static bool is_wish_of_caller(const ErrorData *edata);
+static bool is_user_cancel(const ErrorData *edata);
 static void set_paused(FunctionCallInfo fcinfo, bool paused);
 static void forgive_table(Oid relid, Oid root);
 static void tell_remaining_hold(Oid relid);
 static CollectionStats sum_stats(Oid root);
+static void add_bytes(CollectionStats *sum, Oid relid, int64 backlog);
+static double known_size(Oid relid, double *rows, Oid *toast);
 static const char *state_of(Oid root, const CollectionStats *stats,
 							const char **hint);
 static bool may_see_errors(Oid root);
+static const char *error_with_detail(const ShownError *error);
 
 /*
  * CALL purge(collection regclass)
@@ -294,6 +302,8 @@ add_result(PurgeCall *call, const TablePass *pass, PurgeResult *result)
 static void
 tell_result(PurgeCall *call, const char *name, const PurgeResult *result)
 {
+	const ShownError *error = &result->error.shown;
+
 	call->has_told |= result->deleted > 0 || result->found_busy ||
 		result->found_others ||
 		result->state != PURGE_IDLE || result->has_error;
@@ -320,14 +330,19 @@ tell_result(PurgeCall *call, const char *name, const PurgeResult *result)
 				 errhint("%s", ttl_docs_purge_state_hint(result->state))));
 	if (result->has_error)
 		ereport(WARNING,
-				(errcode(result->error.sqlstate),
+				(errcode(error->sqlstate),
 				 result->refused > 0 ?
 				 errmsg_plural("%lld document of \"%s\" could not be purged",
 							   "%lld documents of \"%s\" could not be purged",
 							   (unsigned long) result->refused,
 							   (long long) result->refused, name) :
 				 errmsg("\"%s\" could not be purged", name),
-				 errdetail("The last error was: %s", result->error.message)));
+				 error->detail[0] == '\0' ?
+				 errdetail("The last error was: %s", error->message) :
+				 errdetail("The last error was: %s\nIts detail was: %s",
+						   error->message, error->detail),
+				 result->error.context[0] != '\0' ?
+				 errcontext("%s", result->error.context) : 0));
 }
 
 /* Runs a step in a subtransaction, and keeps its error. */
@@ -342,6 +357,7 @@ run_in_subtransaction(PurgeWork work, void *arg, PurgeError *error)
 
 	BeginInternalSubTransaction(NULL);
 	MemoryContextSwitchTo(of_step);
+	ttl_docs_begin_cancel_watch();
 	PG_TRY();
 	{
 		PushActiveSnapshot(GetTransactionSnapshot());
@@ -349,15 +365,17 @@ run_in_subtransaction(PurgeWork work, void *arg, PurgeError *error)
 		PopActiveSnapshot();
 		CommandCounterIncrement();
 		ReleaseCurrentSubTransaction();
+		ttl_docs_end_cancel_watch();
 		succeeded = true;
 	}
 	PG_CATCH();
 	{
 		ErrorData  *edata;
 
+		ttl_docs_end_cancel_watch();
 		MemoryContextSwitchTo(caller);
 		edata = CopyErrorData();
-		if (is_wish_of_caller(edata))
+		if (is_user_cancel(edata))
 		{
 			FlushErrorState();
 			RollbackAndReleaseCurrentSubTransaction();
@@ -376,14 +394,13 @@ run_in_subtransaction(PurgeWork work, void *arg, PurgeError *error)
 }
 
 /*
- * Did the caller cancel the command, or its time run out?  A trigger can raise
- * the same code, but not from where core looks at interrupts.
+ * Did somebody cancel the command, or did its time run out?  A trigger can raise
+ * the same code by itself.
  */
 static bool
-is_wish_of_caller(const ErrorData *edata)
+is_user_cancel(const ErrorData *edata)
 {
-	return edata->sqlerrcode == ERRCODE_QUERY_CANCELED &&
-		edata->funcname != NULL && strcmp(edata->funcname, "ProcessInterrupts") == 0;
+	return edata->sqlerrcode == ERRCODE_QUERY_CANCELED && ttl_docs_was_cancelled();
 }
 
 /*
@@ -537,19 +554,22 @@ ttl_docs_collection_stats(PG_FUNCTION_ARGS)
 	nulls[1] = hint == NULL;
 	values[1] = hint != NULL ? CStringGetTextDatum(hint) : (Datum) 0;
 	values[2] = Int64GetDatum(stats.backlog);
-	nulls[3] = stats.oldest == DT_NOEND || stats.backlog == 0;
-	values[3] = nulls[3] ? (Datum) 0 :
+	nulls[3] = stats.backlog > 0 && stats.sized_backlog == 0;
+	values[3] = Int64GetDatum(stats.sized_backlog == 0 ? 0 :
+							  (int64) rint(stats.bytes * stats.backlog / stats.sized_backlog));
+	nulls[4] = stats.oldest == DT_NOEND || stats.backlog == 0;
+	values[4] = nulls[4] ? (Datum) 0 :
 		DirectFunctionCall2(timestamp_mi,
 							TimestampTzGetDatum(Max(clock, stats.oldest)),
 							TimestampTzGetDatum(stats.oldest));
-	values[4] = Int64GetDatum(stats.purged);
-	values[5] = Int64GetDatum(stats.batches);
-	nulls[6] = stats.last_purge == DT_NOBEGIN;
-	values[6] = TimestampTzGetDatum(stats.last_purge);
-	values[7] = Int64GetDatum(stats.undeletable);
-	nulls[8] = nulls[9] = !stats.has_error || !may_see_errors(root);
-	values[8] = nulls[8] ? (Datum) 0 : CStringGetTextDatum(stats.error.message);
-	values[9] = TimestampTzGetDatum(stats.error_at);
+	values[5] = Int64GetDatum(stats.purged);
+	values[6] = Int64GetDatum(stats.batches);
+	nulls[7] = stats.last_purge == DT_NOBEGIN;
+	values[7] = TimestampTzGetDatum(stats.last_purge);
+	values[8] = Int64GetDatum(stats.undeletable);
+	nulls[9] = nulls[10] = !stats.has_error || !may_see_errors(root);
+	values[9] = nulls[9] ? (Datum) 0 : CStringGetTextDatum(error_with_detail(&stats.error));
+	values[10] = TimestampTzGetDatum(stats.error_at);
 	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(tupdesc),
 													  values, nulls)));
 }
@@ -568,12 +588,14 @@ sum_stats(Oid root)
 	foreach(lc, tables)
 	{
 		PurgeTable *table = ttl_docs_purge_table(lfirst_oid(lc), root);
+		int64		backlog;
 
 		if (table == NULL)
 			continue;
 		LWLockAcquire(ttl_docs_purge->lock, LW_SHARED);
 		sum.state = Max(sum.state, table->state);
-		sum.backlog += table->backlog;
+		backlog = table->backlog;
+		sum.backlog += backlog;
 		sum.oldest = Min(sum.oldest, table->oldest);
 		sum.purged += table->purged;
 		sum.batches += table->batches;
@@ -586,8 +608,50 @@ sum_stats(Oid root)
 			sum.error_at = table->error_at;
 		}
 		LWLockRelease(ttl_docs_purge->lock);
+		if (backlog > 0)
+			add_bytes(&sum, lfirst_oid(lc), backlog);
 	}
 	return sum;
+}
+
+/*
+ * Adds the share of a table's disk space, with that of its TOAST table, that so many
+ * of its rows take.
+ */
+static void
+add_bytes(CollectionStats *sum, Oid relid, int64 backlog)
+{
+	double		rows = 0;
+	Oid			toast = InvalidOid;
+	double		size = known_size(relid, &rows, &toast);
+
+	/* unknown until the first VACUUM, ANALYZE or CREATE INDEX */
+	if (rows <= 0)
+		return;
+	if (OidIsValid(toast))
+		size += known_size(toast, NULL, NULL);
+	sum->bytes += backlog * size / rows;
+	sum->sized_backlog += backlog;
+}
+
+/* The size of a table in bytes, and how many rows it had then, by pg_class. */
+static double
+known_size(Oid relid, double *rows, Oid *toast)
+{
+	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relid));
+	Form_pg_class form;
+	double		size;
+
+	if (!HeapTupleIsValid(tuple))
+		return 0;
+	form = (Form_pg_class) GETSTRUCT(tuple);
+	size = (double) form->relpages * BLCKSZ;
+	if (rows != NULL)
+		*rows = form->reltuples;
+	if (toast != NULL)
+		*toast = form->reltoastrelid;
+	ReleaseSysCache(tuple);
+	return size;
 }
 
 /*
@@ -633,10 +697,19 @@ state_of(Oid root, const CollectionStats *stats, const char **hint)
 	return ttl_docs_purge_state_name(state);
 }
 
-/* Messages of triggers may show what is in a document. */
+/* Errors of triggers, and their details, may show what is in a document. */
 static bool
 may_see_errors(Oid root)
 {
 	return has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS) ||
 		compat_table_ownercheck(root, GetUserId());
+}
+
+/* An error as last_error shows it. */
+static const char *
+error_with_detail(const ShownError *error)
+{
+	if (error->detail[0] == '\0')
+		return error->message;
+	return psprintf("%s\nDETAIL:  %s", error->message, error->detail);
 }

@@ -7,8 +7,15 @@
  * of a document (quarantine), or of nobody in particular (the table is left
  * alone for a while).
  *
- * stat_collections has the last error of each table.  The log has a line when a
- * table gets into trouble, and not for each document and each try.
+ * stat_collections has the last error of each table, with its detail.  The log has a
+ * line when a table gets into trouble, and not for each document and each try; with
+ * the detail and the context of the error.
+ *
+ * Who may read a detail.  Core puts the values of a key into a detail only if the
+ * user who runs the delete may read them, and that is the owner of the table.  In a
+ * cascade it is the owner of the child, and the error goes to whoever began the
+ * delete.  So the owner of a collection learns nothing from a purge that a DELETE of
+ * theirs would not tell.
  *
  *-------------------------------------------------------------------------
  */
@@ -23,6 +30,8 @@
 #define LOG_PERIOD_OTHER	(60 * USECS_PER_SEC)
 #define LOG_PERIOD_SAME		(86400 * USECS_PER_SEC)
 
+static void keep_text(char *target, int size, const char *text);
+
 /* Takes the error that was caught out of the hands of core. */
 void
 ttl_docs_keep_error(PurgeError *error)
@@ -32,25 +41,35 @@ ttl_docs_keep_error(PurgeError *error)
 	FlushErrorState();
 	ttl_docs_make_error(error, edata->sqlerrcode,
 						edata->message != NULL ? edata->message : "unknown error");
+	keep_text(error->shown.detail, PURGE_ERROR_LENGTH, edata->detail);
+	keep_text(error->context, PURGE_CONTEXT_LENGTH, edata->context);
 	FreeErrorData(edata);
 }
 
 void
 ttl_docs_make_error(PurgeError *error, int sqlstate, const char *message)
 {
-	int			length = pg_mbcliplen(message, strlen(message),
-									  PURGE_ERROR_LENGTH - 1);
+	error->shown.sqlstate = sqlstate;
+	keep_text(error->shown.message, PURGE_ERROR_LENGTH, message);
+	error->shown.detail[0] = error->context[0] = '\0';
+}
 
-	error->sqlstate = sqlstate;
-	memcpy(error->message, message, length);
-	error->message[length] = '\0';
+/* Keeps as much of a text as there is room for; NULL is an empty one. */
+static void
+keep_text(char *target, int size, const char *text)
+{
+	int			length = text != NULL ? pg_mbcliplen(text, strlen(text), size - 1) : 0;
+
+	if (length > 0)
+		memcpy(target, text, length);
+	target[length] = '\0';
 }
 
 /* What an error means for the purge. */
 PurgeErrorKind
 ttl_docs_error_kind(const PurgeError *error)
 {
-	switch (ERRCODE_TO_CATEGORY(error->sqlstate))
+	switch (ERRCODE_TO_CATEGORY(error->shown.sqlstate))
 	{
 		case ERRCODE_TRANSACTION_ROLLBACK:
 			return PURGE_ERROR_BUSY;
@@ -59,10 +78,10 @@ ttl_docs_error_kind(const PurgeError *error)
 			return PURGE_ERROR_OF_TABLE;
 		case ERRCODE_OPERATOR_INTERVENTION:
 			/* that can be a trigger that takes too long */
-			return error->sqlstate == ERRCODE_QUERY_CANCELED ?
+			return error->shown.sqlstate == ERRCODE_QUERY_CANCELED ?
 				PURGE_ERROR_OF_DOCUMENT : PURGE_ERROR_OF_TABLE;
 		default:
-			return error->sqlstate == ERRCODE_LOCK_NOT_AVAILABLE ?
+			return error->shown.sqlstate == ERRCODE_LOCK_NOT_AVAILABLE ?
 				PURGE_ERROR_BUSY : PURGE_ERROR_OF_DOCUMENT;
 	}
 }
@@ -76,8 +95,9 @@ ttl_docs_record_error(PurgeTable *table, const char *name, const PurgeError *err
 					  bool may_log)
 {
 	TimestampTz clock = ttl_docs_clock();
-	uint32		hash = hash_bytes((const unsigned char *) error->message,
-								  strlen(error->message));
+	const ShownError *shown = &error->shown;
+	uint32		hash = hash_bytes((const unsigned char *) shown->message,
+								  strlen(shown->message));
 	bool		is_news = table == NULL;
 
 	if (table != NULL)
@@ -87,7 +107,7 @@ ttl_docs_record_error(PurgeTable *table, const char *name, const PurgeError *err
 			clock >= table->logged_at +
 			(table->logged_hash == hash ? LOG_PERIOD_SAME : LOG_PERIOD_OTHER);
 		table->has_error = true;
-		table->error = *error;
+		table->error = *shown;
 		table->error_at = clock;
 		if (is_news && may_log)
 		{
@@ -98,8 +118,10 @@ ttl_docs_record_error(PurgeTable *table, const char *name, const PurgeError *err
 	}
 	if (is_news && may_log)
 		ereport(LOG,
-				(errcode(error->sqlstate),
-				 errmsg("could not purge documents of %s: %s", name, error->message),
+				(errcode(shown->sqlstate),
+				 errmsg("could not purge documents of %s: %s", name, shown->message),
+				 shown->detail[0] != '\0' ? errdetail("%s", shown->detail) : 0,
+				 error->context[0] != '\0' ? errcontext("%s", error->context) : 0,
 				 errhint("They stay invisible, and are tried again. See ttl_docs.stat_collections.")));
 }
 

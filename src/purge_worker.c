@@ -570,7 +570,7 @@ make_step(TablePass *pass)
 	goes_on = ttl_docs_step_pass(pass);
 	table_at_work = NULL;
 	ttl_docs_return_rate(rows - pass->deleted);
-	if (pass->deletes)
+	if (pass->was_work)
 	{
 		int64		took = ttl_docs_elapsed() - began;
 

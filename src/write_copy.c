@@ -105,6 +105,7 @@ static void begin_bulk_copy(BulkCopy *copy, Relation rel,
 							ParseState *pstate);
 static bool read_row(BulkCopy *copy);
 static void stamp_row(BulkCopy *copy, TupleTableSlot *row);
+static void set_value(TupleTableSlot *row, AttrNumber attno, Datum value, bool isnull);
 static void check_row(BulkCopy *copy, TupleTableSlot *row);
 static void flush_rows(BulkCopy *copy);
 static void free_keys_and_insert(BulkCopy *copy);
@@ -308,6 +309,8 @@ bulk_copy(Relation rel, const Collection *collection, const CopyStmt *stmt,
 	flush_rows(copy);
 	error_context_stack = context.previous;
 
+	/* its pin is not for triggers that look at the table */
+	FreeBulkInsertState(copy->pages);
 	ExecASInsertTriggers(copy->estate, copy->relinfo, NULL);
 	AfterTriggerEndQuery(copy->estate);
 	processed = copy->processed;
@@ -379,11 +382,11 @@ static void
 stamp_row(BulkCopy *copy, TupleTableSlot *row)
 {
 	const Collection *collection = &copy->writer.collection;
-	Datum	   *values = row->tts_values - 1;
-	bool	   *isnull = row->tts_isnull - 1;
+	int			doc = collection->doc - 1;
+	int			sent = collection->ttl - 1;
 	bool		inherits;
 	JsonbValue	offending;
-	int32		ttl = ttl_docs_ttl_in(values[collection->doc], isnull[collection->doc],
+	int32		ttl = ttl_docs_ttl_in(row->tts_values[doc], row->tts_isnull[doc],
 									  &inherits, &offending);
 	Stamp		stamp;
 
@@ -392,20 +395,24 @@ stamp_row(BulkCopy *copy, TupleTableSlot *row)
 									&offending);
 	if (!inherits && !collection->settings.on)
 		ttl_docs_warn_of_ttl_while_off(&copy->writer);
-	if (!isnull[collection->ttl] &&
-		(inherits || DatumGetInt32(values[collection->ttl]) != ttl))
+	if (!row->tts_isnull[sent] &&
+		(inherits || DatumGetInt32(row->tts_values[sent]) != ttl))
 		ttl_docs_warn_of_ttl_column(&copy->writer,
-									DatumGetInt32(values[collection->ttl]));
+									DatumGetInt32(row->tts_values[sent]));
 
 	copy->writer.clock = ttl_docs_clock();
 	stamp = ttl_docs_stamp_now(&copy->writer, inherits, ttl);
 	ttl_docs_note_stamp(&copy->writer, &stamp);
-	values[collection->ts] = TimestampTzGetDatum(stamp.ts);
-	isnull[collection->ts] = false;
-	values[collection->ttl] = Int32GetDatum(stamp.ttl);
-	isnull[collection->ttl] = stamp.inherits;
-	values[collection->slot] = Int64GetDatum(stamp.slot);
-	isnull[collection->slot] = !stamp.has_slot;
+	set_value(row, collection->ts, TimestampTzGetDatum(stamp.ts), false);
+	set_value(row, collection->ttl, Int32GetDatum(stamp.ttl), stamp.inherits);
+	set_value(row, collection->slot, Int64GetDatum(stamp.slot), !stamp.has_slot);
+}
+
+static void
+set_value(TupleTableSlot *row, AttrNumber attno, Datum value, bool isnull)
+{
+	row->tts_values[attno - 1] = value;
+	row->tts_isnull[attno - 1] = isnull;
 }
 
 /* Computes generated columns, and checks constraints. */
@@ -513,7 +520,6 @@ end_bulk_copy(BulkCopy *copy)
 {
 	EState	   *estate = copy->estate;
 
-	FreeBulkInsertState(copy->pages);
 	table_finish_bulk_insert(copy->rel, 0);
 	EndCopyFrom(copy->source);
 	ExecResetTupleTable(estate->es_tupleTable, false);

@@ -355,3 +355,47 @@ SELECT id FROM docs WHERE id = 'q';
 DROP TABLE docs, plain, log, tree, answers, kinds, parents, lazy, late, parts;
 DROP FUNCTION calls, how, copy_many, refused, log(), change, tell_count, write_and_copy;
 DROP ROLE regress_ttl_copy;
+
+--
+-- When AFTER triggers fire, COPY holds no page of the table any more: VACUUM and pruning
+-- would have to wait for it.  (Where the server has no pg_buffercache, nothing is seen.)
+--
+CREATE FUNCTION pinned_pages(rel regclass) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+    pages bigint = 0;
+BEGIN
+    IF NOT EXISTS (SELECT FROM pg_extension WHERE extname = 'pg_buffercache') THEN
+        RETURN 0;
+    END IF;
+    -- a process of the server may hold one for a moment
+    FOR i IN 1 .. 100 LOOP
+        EXECUTE 'SELECT count(*) FROM pg_buffercache WHERE relfilenode = pg_relation_filenode($1) AND pinning_backends > 0'
+            INTO pages USING rel;
+        EXIT WHEN pages = 0;
+        PERFORM pg_sleep(0.01);
+    END LOOP;
+    RETURN pages;
+END $$;
+DO $$
+BEGIN
+    IF EXISTS (SELECT FROM pg_available_extensions WHERE name = 'pg_buffercache') THEN
+        CREATE EXTENSION pg_buffercache;
+    END IF;
+END $$;
+CREATE FUNCTION tell_pinned() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE NOTICE '% pages are pinned', pinned_pages(tg_relid);
+    RETURN NULL;
+END $$;
+\set SHOW_CONTEXT never
+CREATE TABLE pinned (id int PRIMARY KEY, doc jsonb);
+SELECT ttl_docs.adopt('pinned', 1000);
+CREATE TRIGGER tell AFTER INSERT ON pinned FOR EACH STATEMENT EXECUTE FUNCTION tell_pinned();
+COPY pinned (id, doc) FROM stdin;
+1	{}
+\.
+DROP TABLE pinned;
+DROP FUNCTION tell_pinned, pinned_pages;
+SET client_min_messages = warning;
+DROP EXTENSION IF EXISTS pg_buffercache;
+RESET client_min_messages;

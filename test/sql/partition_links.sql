@@ -84,6 +84,35 @@ INSERT INTO late_1 (id, doc) VALUES (1, '{"ttl": 7200}');
 ALTER TABLE late ATTACH PARTITION late_1 FOR VALUES FROM (0) TO (10);
 SELECT id, _ttl, twice FROM late;
 
+-- Core looks the names of ATTACH up after us.  If they mean other tables by then, nothing
+-- is attached, and the collection keeps its trigger.
+CREATE SCHEMA before_links;
+CREATE TABLE named (id int, doc jsonb) PARTITION BY RANGE (id);
+SELECT ttl_docs.adopt('named', 60);
+CREATE TABLE named_1 (id int, doc jsonb);
+SELECT ttl_docs.adopt('named_1', 60);
+CREATE FUNCTION shadow() RETURNS event_trigger LANGUAGE plpgsql AS $$
+BEGIN
+	IF NOT EXISTS (SELECT FROM pg_class WHERE relnamespace = 'before_links'::regnamespace) THEN
+		EXECUTE current_setting('links.shadow');
+	END IF;
+END $$;
+SET search_path = before_links, public;
+CREATE EVENT TRIGGER shadow ON ddl_command_start WHEN TAG IN ('ALTER TABLE') EXECUTE FUNCTION shadow();
+SET links.shadow = 'CREATE TABLE before_links.named_1 (LIKE public.named)';
+ALTER TABLE named ATTACH PARTITION named_1 FOR VALUES FROM (0) TO (10);
+\echo :SQLSTATE
+SET links.shadow = 'CREATE TABLE before_links.named (LIKE public.named) PARTITION BY RANGE (id)';
+ALTER TABLE named ATTACH PARTITION named_1 FOR VALUES FROM (0) TO (10);
+\echo :SQLSTATE
+DROP EVENT TRIGGER shadow;
+RESET search_path;
+SELECT tgname FROM pg_trigger WHERE tgrelid = 'named_1'::regclass;
+ALTER TABLE named ATTACH PARTITION named_1 FOR VALUES FROM (0) TO (10);
+DROP TABLE named;
+DROP FUNCTION shadow;
+DROP SCHEMA before_links;
+
 RESET ttl_docs.clock_offset;
 DROP TABLE mine, two, two_1, late, target, seen;
 DROP FUNCTION look;

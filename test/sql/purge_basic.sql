@@ -74,7 +74,7 @@ CALL ttl_docs.purge('pb_missing');
 DROP TABLE pb_plain;
 
 -- The purge goes by slots, which are never early, and late by no more than an
--- eighth of the ttl.
+-- eighth of the ttl, or a second.
 DELETE FROM pb;
 INSERT INTO pb SELECT i, jsonb_build_object('ttl', i) FROM generate_series(1, 300) AS i;
 CREATE TABLE pb_due AS SELECT id, ttl_docs.expires_at('pb', _ts, _ttl) AS due,

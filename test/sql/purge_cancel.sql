@@ -50,6 +50,45 @@ ROLLBACK;
 SET ttl_docs.show_expired = on;
 SELECT id FROM cancel_c ORDER BY id;
 RESET ttl_docs.show_expired;
+-- Where the trigger catches the cancel, and raises an error of its own with that code, the
+-- caller has cancelled it all the same; by a timeout, too.
+CREATE FUNCTION cancel_reworded() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF OLD.id = 'b' AND OLD.doc->>'act' = 'self' THEN
+        PERFORM pg_cancel_backend(pg_backend_pid());
+    END IF;
+    IF OLD.id = 'b' THEN
+        PERFORM pg_sleep(60);
+    END IF;
+    RETURN OLD;
+EXCEPTION WHEN query_canceled THEN
+    RAISE EXCEPTION 'in my words' USING ERRCODE = 'query_canceled';
+END $$;
+DROP TRIGGER act ON cancel_c;
+CREATE TRIGGER act BEFORE DELETE ON cancel_c FOR EACH ROW EXECUTE FUNCTION cancel_reworded();
+RESET ttl_docs.clock_offset;
+UPDATE cancel_c SET doc = '{"ttl": 100, "act": "self"}' WHERE id = 'b';
+SET ttl_docs.clock_offset = 200;
+CALL ttl_docs.purge('cancel_c');
+RESET ttl_docs.clock_offset;
+UPDATE cancel_c SET doc = '{"ttl": 100, "act": "none"}' WHERE id = 'b';
+SET ttl_docs.clock_offset = 200;
+SET statement_timeout = '300ms';
+\set VERBOSITY sqlstate
+CALL ttl_docs.purge('cancel_c');
+\set VERBOSITY terse
+RESET statement_timeout;
+-- afterwards, a cancel is core's business again
+DO $$
+BEGIN
+    PERFORM pg_cancel_backend(pg_backend_pid());
+    PERFORM pg_sleep(60);
+EXCEPTION WHEN query_canceled THEN
+    RAISE NOTICE 'cancelled';
+END $$;
+DROP TRIGGER act ON cancel_c;
+CREATE TRIGGER act BEFORE DELETE ON cancel_c FOR EACH ROW EXECUTE FUNCTION cancel_act();
+DROP FUNCTION cancel_reworded;
 -- a purge within a purge
 CREATE OR REPLACE FUNCTION cancel_act() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN CALL ttl_docs.purge(); RETURN OLD; END $$;
 CALL ttl_docs.purge('cancel_c');

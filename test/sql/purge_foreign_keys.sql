@@ -33,9 +33,9 @@ SELECT line FROM pf_log ORDER BY n;
 DROP TABLE pf_cascade, pf_grandchild, pf_set_null, pf_set_default, pf_deferred;
 
 -- Children that keep a document: it is the only one that stays, and the foreign
--- key is named.  (Its message and code for RESTRICT differ between versions.)
+-- key is named.  (Its message, detail and code for RESTRICT differ between versions.)
 CREATE VIEW pf_stat AS SELECT undeletable,
-    regexp_replace(last_error, 'RESTRICT setting of |foreign key ', '', 'g') AS last_error
+    regexp_replace(last_error, 'RESTRICT setting of |foreign key |still ', '', 'g') AS last_error
     FROM ttl_docs.stat_collections WHERE collection = 'pf'::regclass;
 CREATE PROCEDURE pf_make(action text) LANGUAGE plpgsql SET ttl_docs.clock_offset = 0 SET client_min_messages = warning AS $$
 BEGIN

@@ -54,3 +54,23 @@ SELECT ttl_docs.create_collection('pq_other', 1000);
 SELECT undeletable FROM ttl_docs.stat_collections WHERE collection = 'pq_other'::regclass;
 RESET ttl_docs.show_expired;
 DROP TABLE pq_child, pq, pq_other;
+
+-- 10,000 documents of all tables together.  What comes after them takes no shared
+-- memory: the rest of it is for locks.
+CREATE TABLE pq_full (id int, part int, doc jsonb, PRIMARY KEY (id, part)) PARTITION BY LIST (part);
+SELECT format('CREATE TABLE pq_full_%s PARTITION OF pq_full FOR VALUES IN (%1$s)', i) FROM generate_series(1, 13) AS i \gexec
+SELECT ttl_docs.adopt('pq_full', 100);
+CREATE FUNCTION pq_keep() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$;
+CREATE TRIGGER keep BEFORE DELETE ON pq_full FOR EACH ROW EXECUTE FUNCTION pq_keep();
+INSERT INTO pq_full SELECT i, part, '{}' FROM generate_series(1, 1000) AS i, generate_series(1, 13) AS part;
+SELECT size AS free FROM pg_shmem_allocations WHERE name IS NULL \gset
+SET ttl_docs.clock_offset = 300;
+CALL ttl_docs.purge('pq_full');
+SELECT undeletable FROM ttl_docs.stat_collections WHERE collection = 'pq_full'::regclass;
+SELECT :free - size AS taken FROM pg_shmem_allocations WHERE name IS NULL;
+-- room again
+SELECT ttl_docs.resume_purge('pq_full');
+SELECT undeletable FROM ttl_docs.stat_collections WHERE collection = 'pq_full'::regclass;
+RESET ttl_docs.clock_offset;
+DROP TABLE pq_full;
+DROP FUNCTION pq_keep;

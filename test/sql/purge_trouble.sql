@@ -166,6 +166,26 @@ CALL ttl_docs.purge('px');
 SELECT octet_length(last_error), last_error = 'xx' || repeat(U&'\20AC', 84) AS whole FROM px_stat;
 RESET client_min_messages;
 
+-- Its detail is shown, too, and cut likewise.
+CREATE OR REPLACE FUNCTION px_raise_long() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE 'not this' USING DETAIL = CASE OLD.id WHEN 'a' THEN 'It is needed.' ELSE repeat(U&'\20AC', 200) END;
+END $$;
+SET ttl_docs.clock_offset = 0;
+TRUNCATE px;
+INSERT INTO px VALUES ('a', '{"ttl": 100}');
+SET ttl_docs.clock_offset = 300;
+CALL ttl_docs.purge('px');
+SELECT last_error FROM px_stat;
+SET ttl_docs.clock_offset = 0;
+TRUNCATE px;
+INSERT INTO px VALUES ('long', '{"ttl": 100}');
+SET ttl_docs.clock_offset = 300;
+SET client_min_messages = error;
+CALL ttl_docs.purge('px');
+SELECT last_error = E'not this\nDETAIL:  ' || repeat(U&'\20AC', 85) AS whole FROM px_stat;
+RESET client_min_messages;
+
 RESET ttl_docs.clock_offset;
 DROP VIEW px_stat;
 DROP TABLE px, px_other;

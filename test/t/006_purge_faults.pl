@@ -305,6 +305,18 @@ for my $table (sort keys %troubles)
 		'live', "$table: only what is live is shown");
 }
 
+# The log has where the error comes from, too.
+my $troubles_log = slurp_file($node->logfile, $offset);
+like($troubles_log,
+	qr/could not purge documents of public\.restricted: [^\n]*\n[^\n]*DETAIL:  Key \(id\)=\(bad /,
+	'the log has the detail of an error');
+like($troubles_log,
+	qr/could not purge documents of public\.before: before refuses\n[^\n]*HINT: [^\n]*\n[^\n]*CONTEXT:  PL\/pgSQL function [^\n]*refuse\(\) line/,
+	'the log has the context of an error');
+like(sql(stat_of('last_error', 'restricted')),
+	qr/\nDETAIL:  Key \(id\)=\(bad \d+\) is (still )?referenced from table "restricted_child"\.$/,
+	'last_error has the detail of an error');
+
 # Other documents of the same tables go on, though the tables have trouble.
 for my $table (grep { $troubles{$_}[1] ne 'failing' } sort keys %troubles)
 {
@@ -445,6 +457,28 @@ sql("SET ttl_docs.clock_offset = '-1h'; INSERT INTO healthy (id, doc) VALUES ('m
 until_is("SELECT on_disk('healthy', 'WHERE id = ''more''')",
 	'0', 'resisting: other collections go on');
 cmp_ok(sql("SELECT on_disk('resisting')"), '>', 0, 'resisting: before that one is through');
+sql('DROP TABLE resisting');
+
+# Nor does it after the launcher that sent its worker has gone: the next launcher
+# ends it, too.
+sql(q{
+	SET ROLE alice;
+	SELECT ttl_docs.create_collection('resisting', 60);
+	CREATE TRIGGER resist BEFORE DELETE ON resisting FOR EACH ROW EXECUTE FUNCTION resist();
+	RESET ROLE;
+	SET ttl_docs.clock_offset = '-1h';
+	INSERT INTO resisting (id, doc) VALUES ('a', '{}');
+});
+until_is("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'",
+	'1', 'resisting, no launcher: the trigger is at it');
+my $resisting_worker = pid_of('ttl_docs purge worker');
+sql('SELECT pg_terminate_backend(' . pid_of('ttl_docs launcher') . ')');
+sql("SET ttl_docs.clock_offset = '-1h'; INSERT INTO healthy (id, doc) VALUES ('still more', '{}')");
+until_is("SELECT on_disk('healthy', 'WHERE id = ''still more''')",
+	'0', 'resisting, no launcher: other collections go on');
+is(sql("SELECT count(*) FROM pg_stat_activity WHERE pid = $resisting_worker"),
+	'0', 'resisting, no launcher: the worker has gone');
+cmp_ok(sql("SELECT on_disk('resisting')"), '>', 0, 'resisting, no launcher: before it was through');
 sql('DROP TABLE resisting');
 
 # ---- Partitions whose rows have the same ctids ----

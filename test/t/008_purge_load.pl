@@ -90,6 +90,47 @@ cmp_ok($many[0], '<', 1.3 * $few[0] + 500, 'twenty times the documents: the same
 cmp_ok($many[1], '<', 1.5 * $few[1] + 50, 'and of the purge index');
 sql('DROP TABLE few, many');
 
+# ---- A long look is followed by a pause, outside of any transaction ----
+
+# The purge is paused, so workers only count.  Sessions that sleep count as busy.
+make_collection('held', 100, 300_000, '');
+sql(q{
+	SELECT ttl_docs.pause_purge('held');
+	-- has a worker been seen that pauses, and has no snapshot?
+	CREATE FUNCTION saw_pause(patience int) RETURNS boolean LANGUAGE plpgsql AS $$
+	BEGIN
+		FOR i IN 1 .. 50 * patience LOOP
+			IF EXISTS (SELECT FROM pg_stat_activity
+						WHERE backend_type = 'ttl_docs purge worker'
+						  AND wait_event_type = 'Extension' AND backend_xmin IS NULL) THEN
+				RETURN true;
+			END IF;
+			PERFORM pg_sleep(0.02), pg_stat_clear_snapshot();
+		END LOOP;
+		RETURN false;
+	END $$;
+});
+my $sleep_script = $node->basedir . '/sleep.sql';
+append_to_file($sleep_script, "SELECT pg_sleep(1);\n");
+my $sleepers_log = '';
+my $sleepers = IPC::Run::start(
+	[
+		'pgbench', '-n', '-c', '8', '-T', '600', '-f', $sleep_script,
+		'-h', $node->host, '-p', $node->port, 'postgres'
+	],
+	'<', \undef, '>', \$sleepers_log, '2>', \$sleepers_log);
+until_is("SELECT count(*) >= 8 FROM pg_stat_activity WHERE wait_event = 'PgSleep'",
+	't', 'held: the server is busy');
+configure('ttl_docs.purge = on');
+is(sql("SELECT saw_pause($PostgreSQL::Test::Utils::timeout_default)"),
+	't', 'held: a worker pauses after a look');
+until_is(stat_of('estimated_backlog > 1000', 'held'), 't', 'held: and has counted');
+is(sql("SELECT on_disk('held')"), '300100', 'held: nothing is purged');
+$sleepers->kill_kill;
+$sleepers->finish;
+configure('ttl_docs.purge = off');
+sql('DROP TABLE held');
+
 # ---- A million expired, writers, and an old snapshot ----
 
 my $backlog = 1_000_000;
@@ -162,6 +203,57 @@ cmp_ok($cost{big}[1], '<', 2 * $cost{small}[1] + 100, 'nor of the purge index');
 $reader->query_safe('COMMIT');
 $reader->quit;
 sql('DROP TABLE big, small, audit');
+
+# ---- The backlog in bytes ----
+
+# By the sizes that pg_class has, with TOAST, and NULL where it has none; for partitions
+# without one, by what the others say.
+sql(q{
+	SELECT ttl_docs.create_collection('sized', 60);
+	SELECT ttl_docs.create_collection('unsized', 60);
+	CREATE TABLE sized_parts (id int, doc jsonb) PARTITION BY RANGE (id);
+	CREATE TABLE sized_parts_1 PARTITION OF sized_parts FOR VALUES FROM (0) TO (1000);
+	CREATE TABLE sized_parts_2 PARTITION OF sized_parts FOR VALUES FROM (1000) TO (2000);
+	SELECT ttl_docs.adopt('sized_parts', 60);
+	SELECT ttl_docs.pause_purge(collection) FROM ttl_docs.collections;
+	CREATE FUNCTION incompressible(length int) RETURNS text LANGUAGE sql AS
+		'SELECT string_agg(md5(random()::text), $$$$) FROM generate_series(1, length / 32)';
+	SET ttl_docs.clock_offset = '-1h';
+	INSERT INTO sized (id, doc)
+		SELECT i, jsonb_build_object('filler', incompressible(10000)) FROM generate_series(1, 200) AS i;
+	INSERT INTO unsized (id, doc) SELECT i, '{}' FROM generate_series(1, 200) AS i;
+	INSERT INTO sized_parts (id, doc) SELECT i, '{"a": 1}' FROM generate_series(900, 1049) AS i;
+	VACUUM sized;
+	VACUUM sized_parts_1;
+});
+configure('ttl_docs.purge = on');
+until_is(stat_of('estimated_backlog', $_), $_ eq 'sized_parts' ? '150' : '200', "bytes: $_ is counted")
+  for qw(sized unsized sized_parts);
+cmp_ok(sql(stat_of('estimated_bytes', 'sized')), '>', 200 * 10000, 'bytes: TOAST counts');
+cmp_ok(sql(stat_of('estimated_bytes', 'sized')), '<', 200 * 15000, 'bytes: once');
+is(sql(stat_of('estimated_bytes IS NULL', 'unsized')), 't', 'bytes: the size is not known yet');
+is( sql(stat_of('estimated_bytes', 'sized_parts')),
+	150 * sql(q{SELECT relpages * current_setting('block_size')::int / reltuples
+				  FROM pg_class WHERE oid = 'sized_parts_1'::regclass}),
+	'bytes: a partition whose size is not known is like the others');
+sql('ANALYZE unsized');
+is( sql(stat_of('estimated_bytes', 'unsized')),
+	sql(q{SELECT relpages * current_setting('block_size')::int
+			FROM pg_class WHERE oid = 'unsized'::regclass}),
+	'bytes: the size is known');
+# The view waits for nobody.
+my $exclusive = $node->background_psql('postgres');
+$exclusive->query_safe('BEGIN; LOCK TABLE sized, sized_parts');
+cmp_ok(sql("SET lock_timeout = '10s'; " . stat_of('estimated_bytes', 'sized')),
+	'>', 0, 'bytes: of a table that is locked');
+cmp_ok(sql("SET lock_timeout = '10s'; " . stat_of('estimated_bytes', 'sized_parts')),
+	'>', 0, 'bytes: and of partitions');
+$exclusive->query_safe('ROLLBACK');
+$exclusive->quit;
+sql('SELECT ttl_docs.resume_purge(collection) FROM ttl_docs.collections');
+until_is(stat_of('estimated_bytes', 'sized'), '0', 'bytes: none when all is purged');
+configure('ttl_docs.purge = off');
+sql('DROP TABLE sized, unsized, sized_parts');
 
 # ---- The space comes back ----
 
