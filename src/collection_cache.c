@@ -190,7 +190,8 @@ snapshot_sees_column(Snapshot snapshot, Oid relid, AttrNumber attno)
 
 /*
  * False if a snapshot sees a table, but not as the part of a collection that it is
- * now: the table was adopted, attached or detached since.
+ * now: the table was adopted or attached since.  A table that was detached since had
+ * a copy of the label of its root, which the snapshot sees (collection_label.c).
  */
 bool
 ttl_docs_is_seen_by(Oid relid, Snapshot snapshot)

@@ -122,7 +122,7 @@ sub faults_of_query
 {
 	my ($query) = @_;
 	my @faults;
-	my $keyword = qr/^(?:SELECT|FROM|AS|CASE|WHEN|THEN|ELSE|AND|OR|ON|IN|NOT|LATERAL|JOIN|WHERE|OPERATOR)$/i;
+	my $keyword = qr/^(?:SELECT|FROM|AS|CASE|WHEN|THEN|ELSE|AND|OR|ON|IN|NOT|EXISTS|LATERAL|JOIN|WHERE|OPERATOR)$/i;
 
 	$query =~ s/\bOPERATOR\(pg_catalog\.[-+*\/<>=~!@#%^&|`?]+\)/,/g;
 	push @faults, 'has an operator without its schema'
