@@ -101,8 +101,10 @@ SELECT ttl_docs.adopt('p', 3600);
 INSERT INTO p VALUES (1, '{}');
 SELECT picture('p1') AS before \gset
 ALTER TABLE p ALTER COLUMN doc TYPE jsonb USING (doc::jsonb), ALTER COLUMN _ts TYPE timestamptz;
+\set VERBOSITY sqlstate
 ALTER TABLE ONLY p ALTER COLUMN doc TYPE jsonb;
 ALTER TABLE p1 ALTER COLUMN doc TYPE jsonb;
+\set VERBOSITY default
 ALTER TABLE p ALTER COLUMN doc TYPE jsonb USING '{}';
 SELECT picture('p1') = :'before' AS is_same;
 
