@@ -77,7 +77,7 @@ SECURITY LABEL FOR ttl_docs ON TABLE docs_1 IS NULL;
 -- Detached, a tree of them is a collection; attached again, it is none.
 ALTER TABLE docs DETACH PARTITION docs_2;
 SELECT * FROM origins('pl');
-SELECT collection, paused, hint FROM ttl_docs.collections ORDER BY collection::text;
+SELECT collection, holds, hint FROM ttl_docs.collections ORDER BY collection::text;
 SELECT count(*) FROM docs_2;
 SELECT ttl_docs.set_default_ttl('docs_2', 70000);
 SELECT tables, settings -> 'default_ttl' AS default_ttl FROM labels('pl');
@@ -125,7 +125,7 @@ ALTER TABLE ONLY docs ATTACH PARTITION docs_1 FOR VALUES FROM (0) TO (10);
 ALTER TABLE ONLY docs_2 ATTACH PARTITION docs_2a FOR VALUES FROM (10) TO (20);
 ALTER TABLE ONLY docs ATTACH PARTITION docs_2 FOR VALUES FROM (10) TO (20);
 SELECT * FROM labels('restored');
-SELECT collection, paused FROM ttl_docs.collections WHERE collection::text NOT LIKE 'pl.%';
+SELECT collection, holds FROM ttl_docs.collections WHERE collection::text NOT LIKE 'pl.%';
 DROP TABLE docs;
 -- links first, then the labels, the root's first; or only that, as in older dumps
 CREATE TABLE docs (LIKE pl.docs INCLUDING DEFAULTS) PARTITION BY RANGE (id);
@@ -138,7 +138,7 @@ SECURITY LABEL FOR ttl_docs ON TABLE docs_1 IS :'label';
 SECURITY LABEL FOR ttl_docs ON TABLE docs IS :'label';
 SECURITY LABEL FOR ttl_docs ON TABLE docs_1 IS :'label';
 SELECT * FROM labels('restored');
-SELECT collection, paused FROM ttl_docs.collections WHERE collection::text NOT LIKE 'pl.%';
+SELECT collection, holds FROM ttl_docs.collections WHERE collection::text NOT LIKE 'pl.%';
 DROP TABLE docs;
 
 -- A leaf alone: its dead are dead, it is held, and adopt() completes it.
@@ -151,7 +151,7 @@ COPY docs_1 FROM STDIN;
 \.
 RESET row_security;
 SELECT id FROM docs_1;
-SELECT collection, paused, hint FROM ttl_docs.collections WHERE collection::text NOT LIKE 'pl.%';
+SELECT collection, holds, hint FROM ttl_docs.collections WHERE collection::text NOT LIKE 'pl.%';
 SELECT state FROM ttl_docs.stat_collections WHERE collection = 'docs_1'::regclass;
 CREATE TABLE plain (LIKE docs_1) PARTITION BY RANGE (id);
 ALTER TABLE plain ATTACH PARTITION docs_1 FOR VALUES FROM (0) TO (10);
@@ -159,7 +159,7 @@ ALTER TABLE plain ATTACH PARTITION docs_1 FOR VALUES FROM (0) TO (10);
 SELECT ttl_docs.adopt('docs_1');
 INSERT INTO docs_1 VALUES (3, '{"ttl": 60}');
 SELECT id, _ttl FROM docs_1 ORDER BY id;
-SELECT collection, paused, hint FROM ttl_docs.collections WHERE collection::text NOT LIKE 'pl.%';
+SELECT collection, holds, hint FROM ttl_docs.collections WHERE collection::text NOT LIKE 'pl.%';
 -- and it can be attached to the collection that it came from
 ALTER TABLE docs_1 ADD PRIMARY KEY (id);
 ALTER TABLE pl.docs DETACH PARTITION pl.docs_1;
