@@ -9,8 +9,8 @@
  * - a renamed document column is followed in the label;
  * - ALTER COLUMN TYPE that changes neither type nor values is let through;
  * - a new partition gets a copy of the label, and _ttl and _slot for the rows that
- *   it brings.  If some of them are expired under the settings of the collection, its
- *   purge is held;
+ *   it brings.  If some of them are expired under the settings of the collection, or
+ *   if the purge of the partition was held, the purge of the collection is held;
  * - a detached partition stays a collection, by itself, with the settings and
  *   floors it had: its expired documents must not come back;
  * - attached again, to a collection under which they are dead too, it becomes
@@ -47,6 +47,7 @@
 #include "utils/syscache.h"
 
 #include "collection_guard.h"
+#include "purge.h"
 
 static void review_note(Note *note, Node *parsetree);
 static void review_dropped_extension(void);
@@ -54,6 +55,7 @@ static void review_restored(Oid relid);
 static void review_link(Note *note);
 static void review_new_partition(Oid relid, const Collection *collection);
 static void hold_for_attached(const Note *note);
+static void take_holds_along(const Note *note, Oid root, CollectionSettings *settings);
 static void review_detached_partition(Oid relid);
 static bool lock_to_attach(RangeVar *parent_name, RangeVar *child_name,
 						   Collection *into, AttachedCollection *attached);
@@ -244,32 +246,59 @@ review_new_partition(Oid relid, const Collection *collection)
 
 /*
  * The documents of a new partition that were live until now, and are expired under
- * the settings of the collection, hold its purge (collection_grace.c).  A hold that
- * the partition had as a collection by itself goes on.
+ * the settings of the collection, hold its purge (collection_grace.c).
  *
  * ATTACH has locked the parent, which need not be the root.  The label is the root's,
- * so we take the lock that all changes of it take.
+ * so we take the lock that all changes of it take.  In a binary upgrade, labels and
+ * rows are what they were.
  */
 static void
 hold_for_attached(const Note *note)
 {
-	const CollectionSettings *before = note->was_collection ? &note->before : NULL;
 	Collection	collection;
 	CollectionSettings settings;
 	NewlyExpired expired;
 
-	if (!ttl_docs_collection(note->relid, &collection))
+	if (IsBinaryUpgrade || !ttl_docs_collection(note->relid, &collection))
 		return;
 	LockRelationOid(collection.root, ShareUpdateExclusiveLock);
 	if (!ttl_docs_collection(note->relid, &collection))
 		return;
 	settings = collection.settings;
-	if (before != NULL)
-		settings.grace_until = Max(settings.grace_until, before->grace_until);
-	expired = ttl_docs_count_newly_expired(note->relid, before, &settings);
+	if (note->was_collection)
+		take_holds_along(note, collection.root, &settings);
+	expired = ttl_docs_count_newly_expired(note->relid,
+										   note->was_collection ? &note->before : NULL,
+										   &settings);
 	ttl_docs_begin_grace(collection.root, &settings, &expired);
-	if (settings.grace_until != collection.settings.grace_until)
+	if (settings.grace_until != collection.settings.grace_until ||
+		settings.paused != collection.settings.paused ||
+		settings.origin_relation != collection.settings.origin_relation)
 		ttl_docs_write_label(collection.root, &settings);
+}
+
+/*
+ * What held the purge of the partition, as a collection by itself, holds the purge of
+ * the collection that it becomes part of: nobody has allowed to delete its expired
+ * documents.
+ */
+static void
+take_holds_along(const Note *note, Oid root, CollectionSettings *settings)
+{
+	PurgeState	hold = ttl_docs_settings_hold(note->relid, &note->before);
+	PurgeState	hold_of_root = ttl_docs_settings_hold(root, settings);
+
+	settings->grace_until = Max(settings->grace_until, note->before.grace_until);
+	settings->paused |= note->before.paused;
+	if (hold == PURGE_RESTORED)
+		settings->origin_relation = InvalidOid;
+	if (PURGE_IS_HOLD(hold) && !PURGE_IS_HOLD(hold_of_root))
+		ereport(NOTICE,
+				(errmsg("the purge of \"%s\" is held from now on, as that of \"%s\" was: %s",
+						get_rel_name(root), get_rel_name(note->relid),
+						ttl_docs_purge_state_name(hold)),
+				 errhint("When the expired documents of both may go for good: SELECT ttl_docs.resume_purge(%s).",
+						 quote_literal_cstr(ttl_docs_quoted_name(root)))));
 }
 
 /*

@@ -216,6 +216,21 @@ SELECT holds('parts');
 -- DETACH takes it along
 ALTER TABLE parts DETACH PARTITION parts_a;
 SELECT holds('parts_a');
+-- so does a pause, and the hold after a restore
+SELECT ttl_docs.resume_purge('parts');
+ALTER TABLE parts DETACH PARTITION parts_b;
+SELECT ttl_docs.pause_purge('parts_b');
+ALTER TABLE parts ATTACH PARTITION parts_b FOR VALUES IN ('b');
+SELECT holds('parts');
+SELECT ttl_docs.resume_purge('parts');
+SELECT label AS parts_label FROM pg_seclabel WHERE objoid = 'parts_b'::regclass \gset
+ALTER TABLE parts DETACH PARTITION parts_b;
+DROP TABLE parts_b;
+CREATE TABLE parts_b (LIKE parts);
+SECURITY LABEL FOR ttl_docs ON TABLE parts_b IS :'parts_label';
+SELECT holds('parts_b');
+ALTER TABLE parts ATTACH PARTITION parts_b FOR VALUES IN ('b');
+SELECT holds('parts');
 -- a new partition is empty
 SELECT ttl_docs.resume_purge('parts');
 CREATE TABLE parts_c PARTITION OF parts FOR VALUES IN ('c');

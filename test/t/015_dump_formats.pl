@@ -280,8 +280,8 @@ sub is_collection_alone
 	is($node->safe_psql($database, "SELECT string_agg(id::text, ',' ORDER BY id) FROM $table"),
 		$live, "$database: nothing expired is live");
 	is( $node->safe_psql(
-			$database, q{SELECT collection, default_ttl, indexing, paused, hint LIKE '%ttl_docs.adopt(%' FROM ttl_docs.collections}),
-		"$table|1800|lazy|t|t", "$database: it is a collection, to be completed");
+			$database, q{SELECT collection, default_ttl, indexing, holds, hint LIKE '%ttl_docs.adopt(%' FROM ttl_docs.collections}),
+		"$table|1800|lazy|{restored}|t", "$database: it is a collection, to be completed");
 	is(states($node, $database), 'restored', "$database: the purge is held");
 	my $insert = qq{INSERT INTO $table (id, doc) VALUES ($key, '{"ttl": 60}') RETURNING _ttl};
 	($ret, $stdout, $stderr) = $node->psql($database, $insert);
