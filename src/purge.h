@@ -252,6 +252,11 @@ extern void ttl_docs_wake_launcher(TimestampTz when);
 extern void ttl_docs_purge_due_init(void);
 extern void ttl_docs_count_purged(PurgeTable *table, int rows);
 extern void ttl_docs_count_purged_at_commit(PurgeTable *table, int rows);
+extern void ttl_docs_tell_of_all(void);
+
+/* purge_prepared.c */
+extern void ttl_docs_mark_prepared(void);
+extern bool ttl_docs_finishes_marked(Node *parsetree);
 
 /* write_earliest.c */
 typedef struct EarliestScan
