@@ -98,11 +98,9 @@ ttl_docs_note_document(struct PurgeTable **entry, Oid relid,
 	if (*entry == NULL)
 	{
 		*entry = ttl_docs_purge_table(relid, collection->root);
+		/* without an entry, rounds find the document (purge_tables.c) */
 		if (*entry == NULL)
-		{
-			must_list = true;
 			return;
-		}
 	}
 	pending_table = pending_due(*entry);
 	pending_table->due = Min(pending_table->due, due);

@@ -84,6 +84,7 @@ typedef struct PurgeResult
 typedef struct CollectionStats
 {
 	PurgeState	state;
+	bool		has_unplaced;	/* tables that have no entry, and are not in this */
 	int64		backlog;
 	TimestampTz oldest;
 	int64		purged;
@@ -509,8 +510,9 @@ ttl_docs_collection_stats(PG_FUNCTION_ARGS)
 	values[0] = CStringGetTextDatum(state);
 	nulls[1] = hint == NULL;
 	values[1] = hint != NULL ? CStringGetTextDatum(hint) : (Datum) 0;
+	nulls[2] = stats.has_unplaced;
 	values[2] = Int64GetDatum(stats.backlog);
-	nulls[3] = stats.oldest == DT_NOEND || stats.backlog == 0;
+	nulls[3] = stats.has_unplaced || stats.oldest == DT_NOEND || stats.backlog == 0;
 	values[3] = nulls[3] ? (Datum) 0 :
 		DirectFunctionCall2(timestamp_mi,
 							TimestampTzGetDatum(Max(clock, stats.oldest)),
@@ -543,7 +545,10 @@ sum_stats(Oid root)
 		PurgeTable *table = ttl_docs_purge_table(lfirst_oid(lc), root);
 
 		if (table == NULL)
+		{
+			sum.has_unplaced = true;
 			continue;
+		}
 		LWLockAcquire(ttl_docs_purge->lock, LW_SHARED);
 		sum.state = Max(sum.state, table->state);
 		sum.backlog += table->backlog;
@@ -589,7 +594,18 @@ state_of(Oid root, const CollectionStats *stats, const char **hint)
 		state = hold;
 	else if (state == PURGE_PAUSED || state == PURGE_RESTORED)
 		state = PURGE_IDLE;
-	if (database != NULL && database->is_off && !PURGE_IS_HOLD(state))
+	if (ttl_docs_purge->launcher_pid == 0 && !PURGE_IS_HOLD(state))
+	{
+		*hint = "The launcher does not run. After an error it is back within seconds. If it does not come, raise max_worker_processes and restart the server. CALL ttl_docs.purge() works without it.";
+		return "no launcher";
+	}
+	if (ttl_docs_purge->lacks_worker_slot && !PURGE_IS_HOLD(state))
+	{
+		*hint = "All background worker slots are taken. Raise max_worker_processes and restart the server. CALL ttl_docs.purge() works without a worker.";
+		return "no worker";
+	}
+	if (database != NULL && !PURGE_IS_HOLD(state) &&
+		pg_atomic_read_u64(&database->off_epoch) != 0)
 	{
 		*hint = "Turn on ttl_docs.purge, for the server and for this database, and default_transaction_read_only off.";
 		return "disabled";
@@ -597,6 +613,11 @@ state_of(Oid root, const CollectionStats *stats, const char **hint)
 	*hint = ttl_docs_purge_state_hint(state);
 	if (state == PURGE_IDLE && stats->undeletable > 0)
 		*hint = "Some documents could not be deleted, see last_error. They are tried again, or at once after ttl_docs.resume_purge().";
+	if (state == PURGE_IDLE && stats->has_unplaced)
+	{
+		*hint = "Shared memory has no room for all tables of this server. Some of this collection are purged once a minute or less often, and nothing here counts them. Use fewer partitions.";
+		return "uncounted";
+	}
 	if (state == PURGE_IDLE && !collection.settings.on)
 	{
 		if (*hint == NULL)

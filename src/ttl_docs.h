@@ -126,6 +126,7 @@ extern void ttl_docs_require_preload(void);
 
 /* guc.c */
 extern int	ttl_docs_clock_offset;
+extern int	ttl_docs_max_tables;
 extern bool ttl_docs_purge_on;
 extern int	ttl_docs_purge_batch_size;
 extern int	ttl_docs_purge_max_rate;
