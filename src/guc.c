@@ -21,6 +21,12 @@
 int			ttl_docs_clock_offset = 0;
 
 /*
+ * ttl_docs.max_tables: how many tables have a place in shared memory.  For the
+ * tests of ttl_docs, which cannot make ten thousand, and shown to nobody.
+ */
+int			ttl_docs_max_tables = PURGE_DEFAULT_TABLES;
+
+/*
  * ttl_docs.purge: do workers purge expired documents?  They read it when they
  * have connected, so ALTER DATABASE ... SET turns it off for one database.
  * CALL ttl_docs.purge() does not ask.
@@ -78,6 +84,19 @@ ttl_docs_guc_init(void)
 							INT_MAX,
 							PGC_SUSET,
 							GUC_UNIT_S | GUC_NOT_IN_SAMPLE,
+							NULL,
+							NULL,
+							NULL);
+
+	DefineCustomIntVariable("ttl_docs.max_tables",
+							"Sets the number of tables that the purge keeps statistics of.",
+							"For tests of ttl_docs itself.",
+							&ttl_docs_max_tables,
+							PURGE_DEFAULT_TABLES,
+							1,
+							PURGE_MAX_TABLES,
+							PGC_POSTMASTER,
+							GUC_NO_SHOW_ALL | GUC_NOT_IN_SAMPLE,
 							NULL,
 							NULL,
 							NULL);

@@ -37,6 +37,8 @@
 #define PURGE_MAX_WORKERS		32
 #define PURGE_MAX_BATCH_SIZE	100000
 #define PURGE_MAX_NAPTIME		3600000 /* milliseconds */
+#define PURGE_DEFAULT_TABLES	10000
+#define PURGE_MAX_TABLES		1000000
 
 #define PURGE_ERROR_LENGTH		256
 #define PURGE_CONTEXT_LENGTH	1024
@@ -191,6 +193,22 @@ typedef struct PurgeTable
 } PurgeTable;
 
 /*
+ * A round over the tables of a database that have no entry, see purge_tables.c.
+ * Times are of the time that has passed.
+ */
+typedef struct UnplacedRound
+{
+	int64		due;			/* the next one; PG_INT64_MAX = no such tables */
+	int64		rests_until;	/* it does not begin before that */
+	int64		began;
+	Oid			last;			/* the table it has come to; InvalidOid = no round
+								 * is under way */
+	bool		has_left;		/* documents that it had no time for */
+	bool		has_changed;	/* collections did, since it began */
+	uint64		listing;		/* counts how often the tables were listed */
+} UnplacedRound;
+
+/*
  * A database in shared memory.  Flags are single bytes that anybody may raise;
  * visits are counted under the lock.  Its own times are of the time that has
  * passed (ttl_docs_elapsed), so that a clock that goes back holds nothing up.
@@ -205,10 +223,12 @@ typedef struct PurgeDatabase
 	int64		keep_out_until; /* somebody wants it without a worker */
 	bool		can_connect;
 	bool		lacks_extension;	/* as far as is known */
-	bool		is_off;			/* ttl_docs.purge is off in it */
+	pg_atomic_uint64 off_epoch; /* settings_epoch of the worker that found the
+								 * purge to be off in it; 0 = it is on */
 	bool		has_more;		/* the last visit ended for lack of time, */
 	int			tables_left;	/* with work left in so many tables */
 	int			failures;		/* visits that ended in an error, in a row */
+	UnplacedRound round;
 } PurgeDatabase;
 
 /* A worker, from when it is asked for */
@@ -218,7 +238,9 @@ typedef struct PurgeWorkerSlot
 	uint64		generation;
 	int			pid;			/* 0 = not started yet */
 	int64		asked;			/* when, on the time that has passed */
+	uint64		settings_epoch; /* of that moment */
 	bool		must_leave;
+	bool		must_reload;	/* the configuration was, since it was asked for */
 	bool		was_ended;		/* by the launcher, because it took too long */
 } PurgeWorkerSlot;
 
@@ -233,8 +255,8 @@ typedef struct PurgeShared
 	pg_atomic_uint32 must_read_databases;	/* for the launcher */
 	pg_atomic_uint64 tables_gone;	/* counts entries of tables that have gone */
 	pg_atomic_uint64 settings_epoch;	/* counts what may have turned the
-										 * purge on somewhere */
-	bool		tables_overflow;	/* not every table has an entry */
+										 * purge on somewhere; never 0 */
+	bool		lacks_worker_slot;	/* for a second or more */
 	int64		rate_free_at;	/* when, on the time that has passed,
 								 * purge_max_rate allows the next batch */
 	uint64		worker_generation;
@@ -266,6 +288,25 @@ extern void ttl_docs_wake_launcher(TimestampTz when);
 extern void ttl_docs_purge_due_init(void);
 extern void ttl_docs_count_purged(PurgeTable *table, int rows);
 extern void ttl_docs_count_purged_at_commit(PurgeTable *table, int rows);
+extern void ttl_docs_tell_of_all(void);
+
+/* purge_prepared.c */
+extern void ttl_docs_mark_prepared(void);
+extern bool ttl_docs_finishes_marked(Node *parsetree);
+
+/* purge_tables.c */
+typedef struct VisitTables
+{
+	List	   *placed;			/* PurgeTable, those that are due */
+	List	   *unplaced;		/* OIDs of those that have no entry, sorted */
+	UnplacedRound *round;		/* over the latter */
+	uint64		listing;
+} VisitTables;
+extern void ttl_docs_find_visit_tables(PurgeDatabase *database, VisitTables *tables);
+extern Oid	ttl_docs_next_unplaced(VisitTables *tables);
+extern bool ttl_docs_has_unplaced(const VisitTables *tables);
+extern void ttl_docs_unplaced_has_left(VisitTables *tables);
+extern TimestampTz ttl_docs_unplaced_due(PurgeDatabase *database);
 
 /* write_earliest.c */
 typedef struct EarliestScan

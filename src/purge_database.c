@@ -11,7 +11,7 @@
  * command does not get that far.
  *
  * Commands after which there may be something to purge wake the launcher when
- * they are committed.
+ * they are committed, also by COMMIT PREPARED (purge_prepared.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -47,7 +47,8 @@ static void purge_ProcessUtility(PlannedStmt *pstmt, const char *queryString,
 								 bool readOnlyTree, ProcessUtilityContext context,
 								 ParamListInfo params, QueryEnvironment *queryEnv,
 								 DestReceiver *dest, QueryCompletion *qc);
-static void tell_launcher(XactEvent event, void *arg);
+static void tell_at_end(XactEvent event, void *arg);
+static void tell_launcher(void);
 static void note_command(Node *parsetree);
 static Oid	wanted_database(Node *parsetree);
 static const char *template_of(CreatedbStmt *stmt);
@@ -62,7 +63,7 @@ ttl_docs_purge_database_init(void)
 {
 	next_ProcessUtility_hook = ProcessUtility_hook;
 	ProcessUtility_hook = purge_ProcessUtility;
-	RegisterXactCallback(tell_launcher, NULL);
+	RegisterXactCallback(tell_at_end, NULL);
 }
 
 static void
@@ -81,7 +82,14 @@ purge_ProcessUtility(PlannedStmt *pstmt, const char *queryString,
 	note_command(pstmt->utilityStmt);
 	if (database == NULL)
 	{
+		bool		finishes_marked = ttl_docs_finishes_marked(pstmt->utilityStmt);
+
 		next(pstmt, queryString, readOnlyTree, context, params, queryEnv, dest, qc);
+		if (finishes_marked)
+		{
+			ttl_docs_tell_of_all();
+			tell_launcher();
+		}
 		return;
 	}
 	PG_TRY();
@@ -103,15 +111,32 @@ purge_ProcessUtility(PlannedStmt *pstmt, const char *queryString,
 }
 
 static void
-tell_launcher(XactEvent event, void *arg)
+tell_at_end(XactEvent event, void *arg)
 {
 	(void) arg;
-	if (!must_read_databases ||
-		(event != XACT_EVENT_COMMIT && event != XACT_EVENT_ABORT))
+	if (!must_read_databases)
 		return;
-	must_read_databases = false;
-	if (event == XACT_EVENT_ABORT)
-		return;
+	switch (event)
+	{
+		case XACT_EVENT_PRE_PREPARE:
+			ttl_docs_mark_prepared();
+			break;
+		case XACT_EVENT_COMMIT:
+			tell_launcher();
+			/* fall through */
+		case XACT_EVENT_PREPARE:
+		case XACT_EVENT_ABORT:
+			must_read_databases = false;
+			break;
+		default:
+			break;
+	}
+}
+
+/* Has the launcher look which databases there are, and where the purge is on. */
+static void
+tell_launcher(void)
+{
 	pg_atomic_write_u32(&ttl_docs_purge->must_read_databases, 1);
 	ttl_docs_wake_launcher(DT_NOBEGIN);
 }

@@ -19,7 +19,8 @@
  *
  * There is nothing to undo on error: a due time that is too early costs a look.
  * A prepared transaction tells when it is prepared.  The purge finds its rows
- * not committed, and comes back for them by itself.
+ * not committed, and comes back for them by itself.  If the transaction has changed
+ * collections, whoever finishes it tells once more (purge_prepared.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -58,6 +59,8 @@ static List *changed = NIL;		/* in TopTransactionContext */
 static void tell_at_commit(XactEvent event, void *arg);
 static PendingDue *pending_due(PurgeTable *table);
 static void tell(void);
+static PurgeDatabase *my_database(void);
+static void tell_changes(PurgeDatabase *database, List *roots);
 static void count_pending_purges(void);
 static void follow_subtransaction(SubXactEvent event, SubTransactionId mySubid,
 								  SubTransactionId parentSubid, void *arg);
@@ -95,11 +98,9 @@ ttl_docs_note_document(struct PurgeTable **entry, Oid relid,
 	if (*entry == NULL)
 	{
 		*entry = ttl_docs_purge_table(relid, collection->root);
+		/* without an entry, rounds find the document (purge_tables.c) */
 		if (*entry == NULL)
-		{
-			must_list = true;
 			return;
-		}
 	}
 	pending_table = pending_due(*entry);
 	pending_table->due = Min(pending_table->due, due);
@@ -220,6 +221,10 @@ tell_at_commit(XactEvent event, void *arg)
 	(void) arg;
 	switch (event)
 	{
+		case XACT_EVENT_PRE_PREPARE:
+			if (must_list)
+				ttl_docs_mark_prepared();
+			break;
 		case XACT_EVENT_COMMIT:
 		case XACT_EVENT_PREPARE:
 			if (npending > 0 || must_list)
@@ -243,11 +248,9 @@ tell_at_commit(XactEvent event, void *arg)
 static void
 tell(void)
 {
-	static PurgeDatabase *database = NULL;
+	PurgeDatabase *database = my_database();
 	TimestampTz earliest = DT_NOEND;
 
-	if (database == NULL)
-		database = ttl_docs_purge_database(MyDatabaseId, true);
 	for (int i = 0; i < npending; i++)
 	{
 		if (pending[i].begins_anew)
@@ -256,17 +259,43 @@ tell(void)
 			earliest = Min(earliest, pending[i].due);
 	}
 	if (must_list)
-	{
-		if (database != NULL)
-		{
-			database->lacks_extension = false;
-			pg_atomic_write_u32(&database->must_list, 1);
-		}
-		ttl_docs_look_at_collections(changed);
-		earliest = DT_NOBEGIN;
-	}
-	if (earliest == DT_NOEND || database == NULL)
-		return;
-	if (ttl_docs_lower_due(&database->due, earliest))
+		tell_changes(database, changed);
+	else if (earliest != DT_NOEND && database != NULL &&
+			 ttl_docs_lower_due(&database->due, earliest))
 		ttl_docs_wake_launcher(earliest);
+}
+
+/* This database in shared memory, which does not go while we are in it. */
+static PurgeDatabase *
+my_database(void)
+{
+	static PurgeDatabase *database = NULL;
+
+	if (database == NULL)
+		database = ttl_docs_purge_database(MyDatabaseId, true);
+	return database;
+}
+
+/* Has the database visited at once, listed anew, and some collections looked at. */
+static void
+tell_changes(PurgeDatabase *database, List *roots)
+{
+	if (database != NULL)
+	{
+		database->lacks_extension = false;
+		pg_atomic_write_u32(&database->must_list, 1);
+	}
+	ttl_docs_look_at_collections(roots);
+	if (database != NULL && ttl_docs_lower_due(&database->due, DT_NOBEGIN))
+		ttl_docs_wake_launcher(DT_NOBEGIN);
+}
+
+/* Something in this database has changed, and nobody knows what. */
+void
+ttl_docs_tell_of_all(void)
+{
+	List	   *all = list_make1_oid(InvalidOid);
+
+	tell_changes(my_database(), all);
+	list_free(all);
 }

@@ -14,6 +14,21 @@
  * went, and a clock that jumped.  A database that it does not know yet is due at
  * once: whether the extension is there, only a worker can tell.
  *
+ * Whether the purge is off in a database, only a worker can tell, too, and its
+ * settings can be old: it inherits them from the postmaster, reads those of the
+ * database when it connects, and both may change right after that.  So the
+ * launcher counts, in settings_epoch, whatever may have turned the purge on:
+ *
+ * 1. Settings change first: the postmaster reads its file, or ALTER DATABASE
+ *    commits.  Then the launcher hears of it.  Then the launcher counts.
+ * 2. A worker has the count of the moment when the launcher asked for it.  If it
+ *    finds the purge to be off, it leaves that count, and that the database is due.
+ * 3. The launcher takes the word of a worker only if the count is still the same.
+ *    Else it sends another one.  The other one is started after the launcher counted,
+ *    so after the settings changed.
+ *
+ * The launcher counts every five minutes as well, in case it was not told.
+ *
  * A worker has a place in shared memory from when it is asked for:
  *
  *		free -> asked for	by the launcher, in send_worker()
@@ -80,15 +95,18 @@ static void leave_launcher(int code, Datum arg);
 static void reload_settings(void);
 static void read_databases(void);
 static void note_databases(List *all, List *connectable);
-static void visit_those_that_are_off(void);
+static void ask_again_where_off(void);
+static void have_workers_reload(void);
 static void reap_lost_workers(void);
 static void end_overdue_worker(int index);
 static void free_lost_slot(PurgeWorkerSlot *slot);
 static int	workers_in(Oid database);
 static TimestampTz send_workers(void);
-static TimestampTz visit_time(const PurgeDatabase *database, TimestampTz due);
+static TimestampTz visit_time(PurgeDatabase *database);
+static bool is_off(PurgeDatabase *database);
 static bool send_worker(PurgeDatabase *database);
 static void report_no_slot(void);
+static void note_worker_slot(void);
 static void sleep_until(TimestampTz when, uint32 wait_event);
 
 /* Called when the library is preloaded: sets up the whole purge. */
@@ -159,10 +177,9 @@ ttl_docs_launcher_main(Datum arg)
 		if (told || clock >= next_round || next_round > clock + PURGE_ROUND_TIME)
 		{
 			read_databases();
+			ask_again_where_off();
 			next_round = clock + PURGE_ROUND_TIME;
 		}
-		if (told)
-			visit_those_that_are_off();
 		next = Min(send_workers(), next_round);
 
 		/* from here on, whoever lowers a due time wakes us; so look again */
@@ -213,29 +230,28 @@ reload_settings(void)
 {
 	ConfigReloadPending = false;
 	ProcessConfigFile(PGC_SIGHUP);
-	visit_those_that_are_off();
+	have_workers_reload();
+	ask_again_where_off();
 }
 
-/* Where the purge is off, only a worker can tell whether it still is. */
+/*
+ * The postmaster tells the workers, too, but the signal is lost on one that has
+ * just been started.
+ */
 static void
-visit_those_that_are_off(void)
+have_workers_reload(void)
 {
-	List	   *databases = ttl_docs_purge_databases();
-	ListCell   *lc;
+	LWLockAcquire(ttl_docs_purge->lock, LW_EXCLUSIVE);
+	for (int i = 0; i < PURGE_MAX_WORKERS; i++)
+		ttl_docs_purge->workers[i].must_reload = true;
+	LWLockRelease(ttl_docs_purge->lock);
+}
 
-	/* for workers that are just finding out */
-	pg_atomic_fetch_add_u64(&ttl_docs_purge->settings_epoch, 1);
-	foreach(lc, databases)
-	{
-		PurgeDatabase *database = lfirst(lc);
-
-		if (!database->is_off)
-			continue;
-		database->is_off = false;
-		pg_atomic_write_u32(&database->must_list, 1);
-		ttl_docs_lower_due(&database->due, ttl_docs_clock());
-	}
-	list_free(databases);
+/* Databases where the purge was found to be off are visited again if they are due. */
+static void
+ask_again_where_off(void)
+{
+	(void) pg_atomic_fetch_add_u64(&ttl_docs_purge->settings_epoch, 1);
 }
 
 /* Learns which databases there are. */
@@ -420,8 +436,7 @@ send_workers(void)
 		foreach(lc, databases)
 		{
 			PurgeDatabase *database = lfirst(lc);
-			TimestampTz when = visit_time(database,
-										  ttl_docs_read_due(&database->due));
+			TimestampTz when = visit_time(database);
 
 			/* with a little tolerance, for the clock has moved on */
 			if (when > clock + 1000)
@@ -430,7 +445,12 @@ send_workers(void)
 				first = database;
 		}
 		if (first == NULL)
+		{
+			/* nobody waits for a worker any more */
+			if (ttl_docs_elapsed() >= no_slot_until)
+				note_worker_slot();
 			break;
+		}
 		if (!send_worker(first))
 		{
 			next = clock + Max(no_slot_until - ttl_docs_elapsed(), 0);
@@ -441,16 +461,17 @@ send_workers(void)
 	return next;
 }
 
-/* When a database that is due then is to be visited; DT_NOEND if not at all. */
+/* When a database is to be visited; DT_NOEND if not at all. */
 static TimestampTz
-visit_time(const PurgeDatabase *database, TimestampTz due)
+visit_time(PurgeDatabase *database)
 {
+	TimestampTz due = ttl_docs_read_due(&database->due);
 	int			workers = workers_in(database->database);
 	int64		now = ttl_docs_elapsed();
 	int64		free_at = now;
 
 	if (!database->can_connect || database->lacks_extension ||
-		database->is_off || due == DT_NOEND ||
+		is_off(database) || due == DT_NOEND ||
 		(workers > 0 && workers >= database->tables_left))
 		return DT_NOEND;
 	if (database->failures > 0)
@@ -462,6 +483,14 @@ visit_time(const PurgeDatabase *database, TimestampTz due)
 		free_at = database->visited + ttl_docs_purge_naptime * INT64CONST(1000);
 	free_at = Max(free_at, Max(database->keep_out_until, no_slot_until));
 	return Max(due, ttl_docs_clock() + Max(free_at - now, 0));
+}
+
+/* Is the purge off there, as far as is known under the settings of now? */
+static bool
+is_off(PurgeDatabase *database)
+{
+	return pg_atomic_read_u64(&database->off_epoch) ==
+		pg_atomic_read_u64(&ttl_docs_purge->settings_epoch);
 }
 
 /* Asks the postmaster for a worker; false if it has none to give. */
@@ -484,7 +513,8 @@ send_worker(PurgeDatabase *database)
 	slot->generation = ++ttl_docs_purge->worker_generation;
 	slot->pid = 0;
 	slot->asked = ttl_docs_elapsed();
-	slot->must_leave = slot->was_ended = false;
+	slot->settings_epoch = pg_atomic_read_u64(&ttl_docs_purge->settings_epoch);
+	slot->must_leave = slot->must_reload = slot->was_ended = false;
 	LWLockRelease(ttl_docs_purge->lock);
 
 	describe_process(&worker, "ttl_docs purge worker", PURGE_WORKER_FUNCTION);
@@ -500,7 +530,7 @@ send_worker(PurgeDatabase *database)
 		if (handles[index] != NULL)
 			pfree(handles[index]);
 		handles[index] = handle;
-		failed_starts = 0;
+		note_worker_slot();
 		return true;
 	}
 	LWLockAcquire(ttl_docs_purge->lock, LW_EXCLUSIVE);
@@ -522,10 +552,19 @@ report_no_slot(void)
 	failed_starts++;
 	if (failed_starts != FAILED_STARTS_TO_TELL)
 		return;
+	ttl_docs_purge->lacks_worker_slot = true;
 	ereport(LOG,
 			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
 			 errmsg("could not start a worker to purge expired documents: all background worker slots are taken"),
 			 errhint("Raise max_worker_processes. It is tried again until there is one.")));
+}
+
+/* A worker can be had, or nobody needs one. */
+static void
+note_worker_slot(void)
+{
+	failed_starts = 0;
+	ttl_docs_purge->lacks_worker_slot = false;
 }
 
 static void

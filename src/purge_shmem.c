@@ -17,10 +17,10 @@
  * database first sets its due to never, then looks, then lowers it to what it has
  * found: what others write meanwhile is either seen or lowers it.
  *
- * The hash tables are of a fixed size.  Tables beyond it are purged all the
- * same: they have no progress and no statistics, and each visit looks at each
- * of them.  For databases it is far beyond what a server has; the launcher logs
- * when it is too small.
+ * The hash tables are of a fixed size.  Tables that find no room in it are purged
+ * in rounds (purge_tables.c), and have no progress and no statistics.  For
+ * databases the size is far beyond what a server has; the launcher logs when it
+ * is too small.
  *
  * After a crash shared memory is made anew.  Nothing in it is more than a
  * short cut or a statistic: what is expired is known from the documents.
@@ -36,7 +36,6 @@
 
 #include "purge.h"
 
-#define MAX_TABLES		10000
 #define MAX_DATABASES	10000
 #define TRANCHE_NAME	"ttl_docs"
 /* tables whose entries a session remembers */
@@ -70,7 +69,7 @@ request_shmem(void)
 	if (next_shmem_request_hook)
 		next_shmem_request_hook();
 	RequestAddinShmemSpace(MAXALIGN(sizeof(PurgeShared)));
-	RequestAddinShmemSpace(hash_estimate_size(MAX_TABLES, sizeof(PurgeTable)));
+	RequestAddinShmemSpace(hash_estimate_size(ttl_docs_max_tables, sizeof(PurgeTable)));
 	RequestAddinShmemSpace(hash_estimate_size(MAX_DATABASES, sizeof(PurgeDatabase)));
 	RequestAddinShmemSpace(ttl_docs_quarantine_size());
 	RequestNamedLWLockTranche(TRANCHE_NAME, 1);
@@ -91,14 +90,14 @@ startup_shmem(void)
 		ttl_docs_purge->lock = &GetNamedLWLockTranche(TRANCHE_NAME)->lock;
 		pg_atomic_init_u64(&ttl_docs_purge->wakes_at, (uint64) DT_NOBEGIN);
 		pg_atomic_init_u32(&ttl_docs_purge->must_read_databases, 1);
-		pg_atomic_init_u64(&ttl_docs_purge->settings_epoch, 0);
+		pg_atomic_init_u64(&ttl_docs_purge->settings_epoch, 1);
 		pg_atomic_init_u64(&ttl_docs_purge->tables_gone, 0);
 		ttl_docs_purge->clock_offset = ttl_docs_clock_offset;
 		pg_atomic_init_u64(&ttl_docs_purge->clock_base,
 						   (uint64) (ttl_docs_clock() - ttl_docs_elapsed()));
 	}
 	tables = ttl_docs_shared_hash("ttl_docs purge tables", sizeof(PurgeTableKey),
-								  sizeof(PurgeTable), MAX_TABLES);
+								  sizeof(PurgeTable), ttl_docs_max_tables);
 	databases = ttl_docs_shared_hash("ttl_docs purge databases", sizeof(Oid),
 									 sizeof(PurgeDatabase), MAX_DATABASES);
 	ttl_docs_quarantine_startup();
@@ -138,7 +137,9 @@ ttl_docs_purge_database(Oid database, bool create)
 		memset((char *) entry + sizeof(Oid), 0, sizeof(PurgeDatabase) - sizeof(Oid));
 		pg_atomic_init_u64(&entry->due, (uint64) DT_NOBEGIN);
 		pg_atomic_init_u32(&entry->must_list, 1);
+		pg_atomic_init_u64(&entry->off_epoch, 0);
 		entry->can_connect = true;
+		entry->round.due = PG_INT64_MAX;
 	}
 	LWLockRelease(ttl_docs_purge->lock);
 	return entry;
@@ -186,10 +187,14 @@ ttl_docs_forget_database(Oid database)
 PurgeTable *
 ttl_docs_purge_table(Oid relid, Oid root)
 {
-	/* writes ask for each row: what was found stays, as long as no entry goes */
+	/*
+	 * Writes ask for each row.  As long as no entry goes, what was found stays,
+	 * and so does it that there was no room.
+	 */
 	static struct
 	{
-		PurgeTable *entry;
+		Oid			relid;
+		PurgeTable *entry;		/* NULL = there was no room */
 		uint64		gone;
 	}			known[KNOWN_TABLES];
 	int			place = relid % KNOWN_TABLES;
@@ -198,32 +203,32 @@ ttl_docs_purge_table(Oid relid, Oid root)
 	PurgeTable *entry = known[place].entry;
 	bool		found;
 
-	if (entry != NULL && known[place].gone == gone && entry->key.relid == relid &&
-		entry->root == root)
+	if (known[place].relid == relid && known[place].gone == gone &&
+		(entry == NULL || (entry->key.relid == relid && entry->root == root)))
 		return entry;
 
 	LWLockAcquire(ttl_docs_purge->lock, LW_SHARED);
 	entry = ttl_docs_find_table(relid);
 	LWLockRelease(ttl_docs_purge->lock);
+	known[place].relid = relid;
+	known[place].gone = gone;
 	if (entry != NULL && entry->root == root)
 	{
 		known[place].entry = entry;
-		known[place].gone = gone;
 		return entry;
 	}
 
 	LWLockAcquire(ttl_docs_purge->lock, LW_EXCLUSIVE);
 	entry = hash_search(tables, &key, HASH_ENTER_NULL, &found);
-	if (entry == NULL)
-		ttl_docs_purge->tables_overflow = true;
-	else if (!found)
+	if (entry != NULL && !found)
 		start_table(entry, root);
-	else if (entry->root != root)
+	else if (entry != NULL && entry->root != root)
 	{
 		entry->root = root;
 		ttl_docs_forget_earliest(entry);
 	}
 	LWLockRelease(ttl_docs_purge->lock);
+	known[place].entry = entry;
 	return entry;
 }
 

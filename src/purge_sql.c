@@ -88,6 +88,7 @@ typedef struct PurgeResult
 typedef struct CollectionStats
 {
 	PurgeState	state;
+	bool		has_unplaced;	/* tables that have no entry, and are not in this */
 	int64		backlog;
 	int64		sized_backlog;	/* in tables whose size is known, */
 	double		bytes;			/* and what it takes there */
@@ -553,11 +554,12 @@ ttl_docs_collection_stats(PG_FUNCTION_ARGS)
 	values[0] = CStringGetTextDatum(state);
 	nulls[1] = hint == NULL;
 	values[1] = hint != NULL ? CStringGetTextDatum(hint) : (Datum) 0;
+	nulls[2] = stats.has_unplaced;
 	values[2] = Int64GetDatum(stats.backlog);
-	nulls[3] = stats.backlog > 0 && stats.sized_backlog == 0;
+	nulls[3] = stats.has_unplaced || (stats.backlog > 0 && stats.sized_backlog == 0);
 	values[3] = Int64GetDatum(stats.sized_backlog == 0 ? 0 :
 							  (int64) rint(stats.bytes * stats.backlog / stats.sized_backlog));
-	nulls[4] = stats.oldest == DT_NOEND || stats.backlog == 0;
+	nulls[4] = stats.has_unplaced || stats.oldest == DT_NOEND || stats.backlog == 0;
 	values[4] = nulls[4] ? (Datum) 0 :
 		DirectFunctionCall2(timestamp_mi,
 							TimestampTzGetDatum(Max(clock, stats.oldest)),
@@ -591,7 +593,10 @@ sum_stats(Oid root)
 		int64		backlog;
 
 		if (table == NULL)
+		{
+			sum.has_unplaced = true;
 			continue;
+		}
 		LWLockAcquire(ttl_docs_purge->lock, LW_SHARED);
 		sum.state = Max(sum.state, table->state);
 		backlog = table->backlog;
@@ -680,7 +685,18 @@ state_of(Oid root, const CollectionStats *stats, const char **hint)
 		state = hold;
 	else if (state == PURGE_PAUSED || state == PURGE_RESTORED || state == PURGE_GRACE)
 		state = PURGE_IDLE;
-	if (database != NULL && database->is_off && !PURGE_IS_HOLD(state))
+	if (ttl_docs_purge->launcher_pid == 0 && !PURGE_IS_HOLD(state))
+	{
+		*hint = "The launcher does not run. After an error it is back within seconds. If it does not come, raise max_worker_processes and restart the server. CALL ttl_docs.purge() works without it.";
+		return "no launcher";
+	}
+	if (ttl_docs_purge->lacks_worker_slot && !PURGE_IS_HOLD(state))
+	{
+		*hint = "All background worker slots are taken. Raise max_worker_processes and restart the server. CALL ttl_docs.purge() works without a worker.";
+		return "no worker";
+	}
+	if (database != NULL && !PURGE_IS_HOLD(state) &&
+		pg_atomic_read_u64(&database->off_epoch) != 0)
 	{
 		*hint = "Turn on ttl_docs.purge, for the server and for this database, and default_transaction_read_only off.";
 		return "disabled";
@@ -688,6 +704,11 @@ state_of(Oid root, const CollectionStats *stats, const char **hint)
 	*hint = ttl_docs_settings_hold_hint(state, &collection.settings);
 	if (state == PURGE_IDLE && stats->undeletable > 0)
 		*hint = "Some documents could not be deleted, see last_error. They are tried again, or at once after ttl_docs.resume_purge().";
+	if (state == PURGE_IDLE && stats->has_unplaced)
+	{
+		*hint = "Shared memory has no room for all tables of this server. Some of this collection are purged once a minute or less often, and nothing here counts them. Use fewer partitions.";
+		return "uncounted";
+	}
 	if (state == PURGE_IDLE && !collection.settings.on)
 	{
 		if (*hint == NULL)

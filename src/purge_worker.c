@@ -15,7 +15,9 @@
  * database do not get in each other's way.
  *
  * Which tables there are is known from shared memory.  Only where collections
- * came or changed are they listed from the catalog; labels are the truth.
+ * came or changed are they listed from the catalog; labels are the truth.  Tables
+ * that have no entry in shared memory are purged as well (purge_tables.c).  A
+ * quarter of a visit is theirs, also if all others have a backlog.
  *
  * The process connects as the superuser that the server was made with, as
  * autovacuum does, and pins the settings that could make a difference.  Code of
@@ -56,8 +58,8 @@
 /* a table at which a worker had to be ended is left alone for so long */
 #define FIRST_INTERRUPTION_DELAY	(60 * USECS_PER_SEC)
 #define LONGEST_INTERRUPTION_DELAY	(3600 * USECS_PER_SEC)
-/* tables without a place in shared memory are looked at so often */
-#define OVERFLOW_PERIOD	(60 * USECS_PER_SEC)
+/* what tables without an entry have of a visit before the others begin */
+#define UNPLACED_TIME	(PURGE_VISIT_TIME / 4)
 /* milliseconds; has to be below deadlock_timeout, or that would be waited for */
 #define LOCK_WAIT		100
 
@@ -71,7 +73,7 @@ static bool visit_is_complete = false;
 static int64 visit_deadline;
 static bool visit_is_capped = false;	/* purge_max_rate made it wait */
 
-static uint64 settings_epoch;	/* before it connected */
+static uint64 settings_epoch;	/* when the launcher asked for us */
 
 static uint32 wait_for_rate;
 static uint32 wait_for_others;
@@ -85,12 +87,10 @@ static void pin_settings(void);
 static bool must_leave(void);
 static void visit(void);
 static bool may_purge_here(void);
-static List *tables_to_visit(void);
-static void list_tables(List **unplaced);
-static void forget_tables_but(List *relids);
-static int	compare_visits(const ListCell *a, const ListCell *b);
-static void purge_tables(List *tables, List *unplaced);
-static TablePass *next_pass(List **tables, List **unplaced);
+static void follow_reload(void);
+static void purge_tables(VisitTables *tables);
+static int	purge_until(VisitTables *tables, int64 deadline);
+static TablePass *next_pass(VisitTables *tables);
 static bool claim(PurgeTable *table, TimestampTz *told);
 static bool make_step(TablePass *pass);
 static void report_activity(const TablePass *pass);
@@ -115,7 +115,6 @@ ttl_docs_worker_main(Datum arg)
 	visit_deadline = ttl_docs_elapsed() + PURGE_VISIT_TIME;
 	wait_for_rate = compat_wait_event("TtlDocsPurgeRate");
 	wait_for_others = compat_wait_event("TtlDocsPurgePause");
-	settings_epoch = pg_atomic_read_u64(&ttl_docs_purge->settings_epoch);
 	if (!my_slot->must_leave)
 	{
 		BackgroundWorkerInitializeConnectionByOid(my_slot->database, InvalidOid, 0);
@@ -145,6 +144,7 @@ take_slot(int index, uint64 generation)
 		slot->pid == 0;
 	if (taken)
 		slot->pid = MyProcPid;
+	settings_epoch = slot->settings_epoch;
 	LWLockRelease(ttl_docs_purge->lock);
 	my_slot = slot;
 	my_generation = generation;
@@ -282,8 +282,7 @@ must_leave(void)
 static void
 visit(void)
 {
-	List	   *tables;
-	List	   *unplaced = NIL;
+	VisitTables tables;
 	bool		allowed;
 
 	my_database = ttl_docs_purge_database(MyDatabaseId, true);
@@ -292,29 +291,26 @@ visit(void)
 	pg_memory_barrier();
 
 	pgstat_report_activity(STATE_RUNNING, "ttl_docs: looking for expired documents");
+	follow_reload();
 	StartTransactionCommand();
 	PushActiveSnapshot(GetTransactionSnapshot());
 	allowed = may_purge_here();
-	if (allowed &&
-		(my_database == NULL || ttl_docs_purge->tables_overflow ||
-		 pg_atomic_exchange_u32(&my_database->must_list, 0) != 0))
-		list_tables(&unplaced);
+	if (allowed)
+		ttl_docs_find_visit_tables(my_database, &tables);
 	PopActiveSnapshot();
 	CommitTransactionCommand();
 
 	if (allowed)
-	{
-		tables = tables_to_visit();
-		purge_tables(tables, unplaced);
-	}
+		purge_tables(&tables);
 	else
 		end_visit(0);
 }
 
 /*
  * Is there anything of ours in this database, and may it be purged?  What says
- * no is kept for the launcher, unless somebody has changed it meanwhile: flags
- * are set before, and taken back after the look.
+ * no is kept for the launcher, unless somebody has changed it meanwhile.  For the
+ * extension, the flag is set before, and taken back after the look; for
+ * settings, see purge_launcher.c.
  */
 static bool
 may_purge_here(void)
@@ -328,133 +324,67 @@ may_purge_here(void)
 	installed = OidIsValid(get_extension_oid(TTL_DOCS_EXTENSION, true));
 	if (my_database != NULL)
 	{
+		bool		is_off = installed && !is_on;
+
 		if (installed)
 			my_database->lacks_extension = false;
-		my_database->is_off = installed && !is_on;
-		pg_memory_barrier();
-		/* we may have connected before it was turned on */
-		if (pg_atomic_read_u64(&ttl_docs_purge->settings_epoch) != settings_epoch)
+		pg_atomic_write_u64(&my_database->off_epoch, is_off ? settings_epoch : 0);
+		if (is_off)
 		{
-			my_database->is_off = false;
+			/* for the worker that finds it to be on */
+			pg_atomic_write_u32(&my_database->must_list, 1);
 			ttl_docs_lower_due(&my_database->due, ttl_docs_clock());
 		}
 	}
 	return installed && is_on;
 }
 
-/* The tables that are due, in the order in which they are to be visited. */
-static List *
-tables_to_visit(void)
+/* Reads the configuration again, outside of any transaction, if that was reloaded. */
+static void
+follow_reload(void)
 {
-	MemoryContext caller = MemoryContextSwitchTo(TopMemoryContext);
-	List	   *all = ttl_docs_purge_tables(MyDatabaseId);
-	List	   *due = NIL;
-	TimestampTz clock = ttl_docs_clock();
-	ListCell   *lc;
-
-	foreach(lc, all)
-	{
-		PurgeTable *table = lfirst(lc);
-
-		if (ttl_docs_read_due(&table->due) <= clock)
-			due = lappend(due, table);
-	}
-	list_free(all);
-	list_sort(due, compare_visits);
-	MemoryContextSwitchTo(caller);
-	return due;
+	if (!ConfigReloadPending && !my_slot->must_reload)
+		return;
+	my_slot->must_reload = false;
+	ConfigReloadPending = false;
+	ProcessConfigFile(PGC_SIGHUP);
 }
 
+/* Purges tables until all is done or time is up. */
+static void
+purge_tables(VisitTables *tables)
+{
+	int			left = 0;
+
+	ttl_docs_observe_load();
+	if (tables->placed != NIL)
+	{
+		List	   *placed = tables->placed;
+
+		tables->placed = NIL;
+		left += purge_until(tables, ttl_docs_elapsed() + UNPLACED_TIME);
+		tables->placed = placed;
+	}
+	left += purge_until(tables, visit_deadline);
+	left += list_length(tables->placed) + (ttl_docs_has_unplaced(tables) ? 1 : 0);
+	end_visit(left);
+}
+
+/* Purges tables, a few side by side, and returns how many it leaves unfinished. */
 static int
-compare_visits(const ListCell *a, const ListCell *b)
-{
-	TimestampTz visited_a = ((PurgeTable *) lfirst(a))->visited;
-	TimestampTz visited_b = ((PurgeTable *) lfirst(b))->visited;
-
-	return visited_a < visited_b ? -1 : visited_a > visited_b;
-}
-
-/*
- * Lists the tables of all collections from the catalog.  Those that are new are
- * due; those that find no place in shared memory are returned.
- */
-static void
-list_tables(List **unplaced)
-{
-	List	   *collections = ttl_docs_all_collections();
-	List	   *relids = NIL;
-	ListCell   *lc;
-	ListCell   *table_lc;
-
-	foreach(lc, collections)
-	{
-		List	   *tables = ttl_docs_collection_tables(lfirst_oid(lc));
-
-		foreach(table_lc, tables)
-		{
-			PurgeTable *table = ttl_docs_purge_table(lfirst_oid(table_lc),
-													 lfirst_oid(lc));
-			MemoryContext caller;
-
-			relids = lappend_oid(relids, lfirst_oid(table_lc));
-			if (table != NULL)
-				continue;
-			caller = MemoryContextSwitchTo(TopMemoryContext);
-			*unplaced = lappend_oid(*unplaced, lfirst_oid(table_lc));
-			MemoryContextSwitchTo(caller);
-		}
-	}
-	list_sort(relids, list_oid_cmp);
-	forget_tables_but(relids);
-}
-
-static void
-forget_tables_but(List *relids)
-{
-	List	   *known = ttl_docs_purge_tables(MyDatabaseId);
-	ListCell   *lc;
-
-	foreach(lc, known)
-	{
-		PurgeTable *table = lfirst(lc);
-		bool		found = false;
-		int			low = 0;
-		int			high = list_length(relids);
-
-		while (low < high && !found)
-		{
-			int			middle = (low + high) / 2;
-			Oid			relid = list_nth_oid(relids, middle);
-
-			found = relid == table->key.relid;
-			if (relid < table->key.relid)
-				low = middle + 1;
-			else
-				high = middle;
-		}
-		if (!found && table->claimed_by == 0)
-			ttl_docs_forget_table(table);
-	}
-}
-
-/* Purges tables, a few side by side, until all is done or time is up. */
-static void
-purge_tables(List *tables, List *unplaced)
+purge_until(VisitTables *tables, int64 deadline)
 {
 	TablePass  *active[MAX_ACTIVE];
 	int			nactive = 0;
 	int			turn = 0;
-	int			left;
 	/* other workers want something to do, too */
 	int			max_active = Max(MAX_ACTIVE / ttl_docs_purge_workers, 1);
 
-	ttl_docs_observe_load();
-	while (!must_leave())
+	while (!must_leave() && ttl_docs_elapsed() < deadline)
 	{
 		TablePass  *pass;
 
-		while (nactive < max_active &&
-			   (pass = next_pass(&tables, &unplaced)) != NULL)
+		while (nactive < max_active && (pass = next_pass(tables)) != NULL)
 			active[nactive++] = pass;
 		if (nactive == 0)
 			break;
@@ -469,37 +399,34 @@ purge_tables(List *tables, List *unplaced)
 		MemoryContextDelete(pass->context);
 		active[turn] = active[--nactive];
 	}
-	left = nactive + list_length(tables) + list_length(unplaced);
 	for (int i = 0; i < nactive; i++)
+	{
+		if (active[i]->table == NULL)
+			ttl_docs_unplaced_has_left(tables);
 		ttl_docs_end_pass(active[i], visit_is_capped);
-	end_visit(left);
+	}
+	return nactive;
 }
 
 /* Begins a pass over the next table that nobody else has claimed, or NULL. */
 static TablePass *
-next_pass(List **tables, List **unplaced)
+next_pass(VisitTables *tables)
 {
 	MemoryContext context;
 	TablePass  *pass;
 	PurgeTable *table = NULL;
 	TimestampTz told = DT_NOBEGIN;
-	Oid			relid = InvalidOid;
+	Oid			relid;
 
-	while (table == NULL && *tables != NIL)
+	while (table == NULL && tables->placed != NIL)
 	{
-		table = linitial(*tables);
-		*tables = list_delete_first(*tables);
+		table = linitial(tables->placed);
+		tables->placed = list_delete_first(tables->placed);
 		if (!claim(table, &told))
 			table = NULL;
 	}
-	if (table != NULL)
-		relid = table->key.relid;
-	else if (*unplaced != NIL)
-	{
-		relid = linitial_oid(*unplaced);
-		*unplaced = list_delete_first(*unplaced);
-	}
-	else
+	relid = table != NULL ? table->key.relid : ttl_docs_next_unplaced(tables);
+	if (!OidIsValid(relid))
 		return NULL;
 
 	context = AllocSetContextCreate(TopMemoryContext, "ttl_docs pass",
@@ -557,11 +484,7 @@ make_step(TablePass *pass)
 			return true;
 		}
 	}
-	if (ConfigReloadPending)
-	{
-		ConfigReloadPending = false;
-		ProcessConfigFile(PGC_SIGHUP);
-	}
+	follow_reload();
 	pass->row_limit = rows > 0 ? rows : ttl_docs_pace_rows();
 	pass->time_limit = ttl_docs_pace_time();
 	report_activity(pass);
@@ -611,9 +534,7 @@ end_visit(int tables_left)
 
 		due = Min(due, ttl_docs_read_due(&table->due));
 	}
-	/* of these nobody tells */
-	if (ttl_docs_purge->tables_overflow)
-		due = Min(due, ttl_docs_clock() + OVERFLOW_PERIOD);
+	due = Min(due, ttl_docs_unplaced_due(my_database));
 	LWLockAcquire(ttl_docs_purge->lock, LW_EXCLUSIVE);
 	my_database->was_visited = true;
 	my_database->visited = ttl_docs_elapsed();
@@ -675,6 +596,7 @@ nap(int64 microseconds, uint32 wait_event)
 						 (left + 999) / 1000, wait_event);
 		ResetLatch(MyLatch);
 		CHECK_FOR_INTERRUPTS();
+		follow_reload();
 		left = until - ttl_docs_elapsed();
 	}
 }

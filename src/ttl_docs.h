@@ -131,6 +131,7 @@ extern void ttl_docs_require_writable(FunctionCallInfo fcinfo);
 
 /* guc.c */
 extern int	ttl_docs_clock_offset;
+extern int	ttl_docs_max_tables;
 extern bool ttl_docs_purge_on;
 extern int	ttl_docs_purge_batch_size;
 extern int	ttl_docs_purge_grace;
