@@ -87,6 +87,7 @@ for my $write (
 	q{set_indexing('sessions', 'lazy')},
 	q{pause_purge('sessions')},
 	q{resume_purge('sessions')},
+	q{set_purge_subscribed('sessions', true)},
 	q{create_document('sessions', '{"id": "x"}')},
 	q{replace_document('sessions', '{"id": "never"}')},
 	q{upsert_document('sessions', '{"id": "x"}')},
@@ -106,7 +107,8 @@ is( $primary->safe_psql(
 		SELECT string_agg(proname, ' ' ORDER BY proname) FROM pg_proc
 		 WHERE pronamespace = 'ttl_docs'::regnamespace AND prokind = 'f' AND provolatile = 'v'}),
 	'adopt create_collection create_document delete_document drop_collection patch_document pause_purge preview '
-	  . 'purging release replace_document resume_purge set_default_ttl set_indexing touch_document upsert_document',
+	  . 'purging release replace_document resume_purge set_default_ttl set_indexing set_purge_subscribed touch_document '
+	  . 'upsert_document',
 	'standby: all functions that write were tried');
 my ($ret, $stdout, $stderr) = $standby->psql('source', 'CALL ttl_docs.purge()');
 like($stderr, qr/cannot execute CALL ttl_docs\.purge\(\) during recovery/, 'standby: refused: CALL purge');
