@@ -47,6 +47,10 @@ static void purge_ProcessUtility(PlannedStmt *pstmt, const char *queryString,
 								 bool readOnlyTree, ProcessUtilityContext context,
 								 ParamListInfo params, QueryEnvironment *queryEnv,
 								 DestReceiver *dest, QueryCompletion *qc);
+static void run_command(PlannedStmt *pstmt, const char *queryString,
+						bool readOnlyTree, ProcessUtilityContext context,
+						ParamListInfo params, QueryEnvironment *queryEnv,
+						DestReceiver *dest, QueryCompletion *qc);
 static void tell_launcher(XactEvent event, void *arg);
 static void note_command(Node *parsetree);
 static Oid	wanted_database(Node *parsetree);
@@ -71,8 +75,6 @@ purge_ProcessUtility(PlannedStmt *pstmt, const char *queryString,
 					 ParamListInfo params, QueryEnvironment *queryEnv,
 					 DestReceiver *dest, QueryCompletion *qc)
 {
-	ProcessUtility_hook_type next = next_ProcessUtility_hook ?
-		next_ProcessUtility_hook : standard_ProcessUtility;
 	Oid			wanted = wanted_database(pstmt->utilityStmt);
 	PurgeDatabase *database = OidIsValid(wanted) ?
 		ttl_docs_purge_database(wanted, false) : NULL;
@@ -81,13 +83,15 @@ purge_ProcessUtility(PlannedStmt *pstmt, const char *queryString,
 	note_command(pstmt->utilityStmt);
 	if (database == NULL)
 	{
-		next(pstmt, queryString, readOnlyTree, context, params, queryEnv, dest, qc);
+		run_command(pstmt, queryString, readOnlyTree, context, params, queryEnv,
+					dest, qc);
 		return;
 	}
 	PG_TRY();
 	{
 		keep_workers_out(database);
-		next(pstmt, queryString, readOnlyTree, context, params, queryEnv, dest, qc);
+		run_command(pstmt, queryString, readOnlyTree, context, params, queryEnv,
+					dest, qc);
 		is_gone = IsA(pstmt->utilityStmt, DropdbStmt);
 	}
 	PG_FINALLY();
@@ -100,6 +104,19 @@ purge_ProcessUtility(PlannedStmt *pstmt, const char *queryString,
 		}
 	}
 	PG_END_TRY();
+}
+
+static void
+run_command(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
+			ProcessUtilityContext context, ParamListInfo params,
+			QueryEnvironment *queryEnv, DestReceiver *dest, QueryCompletion *qc)
+{
+	if (next_ProcessUtility_hook)
+		next_ProcessUtility_hook(pstmt, queryString, readOnlyTree, context,
+								 params, queryEnv, dest, qc);
+	else
+		standard_ProcessUtility(pstmt, queryString, readOnlyTree, context,
+								params, queryEnv, dest, qc);
 }
 
 static void
