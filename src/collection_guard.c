@@ -70,6 +70,10 @@ static void guard_ProcessUtility(PlannedStmt *pstmt, const char *queryString,
 								 bool readOnlyTree, ProcessUtilityContext context,
 								 ParamListInfo params, QueryEnvironment *queryEnv,
 								 DestReceiver *dest, QueryCompletion *qc);
+static void run_command(PlannedStmt *pstmt, const char *queryString,
+						bool readOnlyTree, ProcessUtilityContext context,
+						ParamListInfo params, QueryEnvironment *queryEnv,
+						DestReceiver *dest, QueryCompletion *qc);
 static bool is_ddl(Node *parsetree);
 static bool validates_foreign_key(Node *parsetree);
 static bool is_foreign_key(Node *constraint);
@@ -262,8 +266,6 @@ guard_ProcessUtility(PlannedStmt *pstmt, const char *queryString,
 					 ParamListInfo params, QueryEnvironment *queryEnv,
 					 DestReceiver *dest, QueryCompletion *qc)
 {
-	ProcessUtility_hook_type next = next_ProcessUtility_hook ?
-		next_ProcessUtility_hook : standard_ProcessUtility;
 	Node	   *parsetree = pstmt->utilityStmt;
 	Node	   *volatile reviewed = parsetree;
 	Notebook   *outer = notebook;
@@ -274,7 +276,8 @@ guard_ProcessUtility(PlannedStmt *pstmt, const char *queryString,
 	if (context == PROCESS_UTILITY_SUBCOMMAND ||
 		(!is_ddl(parsetree) && !ttl_docs_may_validate()))
 	{
-		next(pstmt, queryString, readOnlyTree, context, params, queryEnv, dest, qc);
+		run_command(pstmt, queryString, readOnlyTree, context, params, queryEnv,
+					dest, qc);
 		return;
 	}
 
@@ -291,7 +294,8 @@ guard_ProcessUtility(PlannedStmt *pstmt, const char *queryString,
 	ttl_docs_begin_validation(validates_foreign_key(parsetree), &outer_validation);
 	PG_TRY();
 	{
-		next(pstmt, queryString, readOnlyTree, context, params, queryEnv, dest, qc);
+		run_command(pstmt, queryString, readOnlyTree, context, params, queryEnv,
+					dest, qc);
 		ttl_docs_stop_validation();
 		ttl_docs_require_attached(&book->attached);
 		ttl_docs_review(book->notes, reviewed);
@@ -304,6 +308,19 @@ guard_ProcessUtility(PlannedStmt *pstmt, const char *queryString,
 		pfree(book);
 	}
 	PG_END_TRY();
+}
+
+static void
+run_command(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
+			ProcessUtilityContext context, ParamListInfo params,
+			QueryEnvironment *queryEnv, DestReceiver *dest, QueryCompletion *qc)
+{
+	if (next_ProcessUtility_hook)
+		next_ProcessUtility_hook(pstmt, queryString, readOnlyTree, context,
+								 params, queryEnv, dest, qc);
+	else
+		standard_ProcessUtility(pstmt, queryString, readOnlyTree, context,
+								params, queryEnv, dest, qc);
 }
 
 /*

@@ -49,6 +49,10 @@ static void purge_ProcessUtility(PlannedStmt *pstmt, const char *queryString,
 								 DestReceiver *dest, QueryCompletion *qc);
 static void tell_at_end(XactEvent event, void *arg);
 static void tell_launcher(void);
+static void run_command(PlannedStmt *pstmt, const char *queryString,
+						bool readOnlyTree, ProcessUtilityContext context,
+						ParamListInfo params, QueryEnvironment *queryEnv,
+						DestReceiver *dest, QueryCompletion *qc);
 static void note_command(Node *parsetree);
 static Oid	wanted_database(Node *parsetree);
 static const char *template_of(CreatedbStmt *stmt);
@@ -72,8 +76,6 @@ purge_ProcessUtility(PlannedStmt *pstmt, const char *queryString,
 					 ParamListInfo params, QueryEnvironment *queryEnv,
 					 DestReceiver *dest, QueryCompletion *qc)
 {
-	ProcessUtility_hook_type next = next_ProcessUtility_hook ?
-		next_ProcessUtility_hook : standard_ProcessUtility;
 	Oid			wanted = wanted_database(pstmt->utilityStmt);
 	PurgeDatabase *database = OidIsValid(wanted) ?
 		ttl_docs_purge_database(wanted, false) : NULL;
@@ -84,7 +86,8 @@ purge_ProcessUtility(PlannedStmt *pstmt, const char *queryString,
 	{
 		bool		finishes_marked = ttl_docs_finishes_marked(pstmt->utilityStmt);
 
-		next(pstmt, queryString, readOnlyTree, context, params, queryEnv, dest, qc);
+		run_command(pstmt, queryString, readOnlyTree, context, params, queryEnv,
+					dest, qc);
 		if (finishes_marked)
 		{
 			ttl_docs_tell_of_all();
@@ -95,7 +98,8 @@ purge_ProcessUtility(PlannedStmt *pstmt, const char *queryString,
 	PG_TRY();
 	{
 		keep_workers_out(database);
-		next(pstmt, queryString, readOnlyTree, context, params, queryEnv, dest, qc);
+		run_command(pstmt, queryString, readOnlyTree, context, params, queryEnv,
+					dest, qc);
 		is_gone = IsA(pstmt->utilityStmt, DropdbStmt);
 	}
 	PG_FINALLY();
@@ -108,6 +112,19 @@ purge_ProcessUtility(PlannedStmt *pstmt, const char *queryString,
 		}
 	}
 	PG_END_TRY();
+}
+
+static void
+run_command(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
+			ProcessUtilityContext context, ParamListInfo params,
+			QueryEnvironment *queryEnv, DestReceiver *dest, QueryCompletion *qc)
+{
+	if (next_ProcessUtility_hook)
+		next_ProcessUtility_hook(pstmt, queryString, readOnlyTree, context,
+								 params, queryEnv, dest, qc);
+	else
+		standard_ProcessUtility(pstmt, queryString, readOnlyTree, context,
+								params, queryEnv, dest, qc);
 }
 
 static void
