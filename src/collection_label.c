@@ -426,7 +426,9 @@ require_json_object(const char *label)
 	int			length = strlen(label);
 	int			shown = pg_mbcliplen(label, length, LABEL_EXCERPT);
 
-	if (compat_is_json(label) && label[strspn(label, " \t\r\n")] == '{')
+	/* one that is too long is refused anyway: it may be deep, so do not parse it */
+	if (label[strspn(label, " \t\r\n")] == '{' &&
+		(length > LABEL_MAX_LENGTH || compat_is_json(label)))
 		return;
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
