@@ -218,14 +218,14 @@ RETURNS void
 LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'ttl_docs_resume_purge';
 COMMENT ON FUNCTION ttl_docs.resume_purge(regclass) IS
-'ends a pause of the purge, or its hold after a restore, a jump of the clock or a change of settings';
+'ends a pause and the other holds of the purge: restored, clock jump, grace';
 
 CREATE FUNCTION ttl_docs.set_purge_subscribed(collection regclass, purge_subscribed boolean)
 RETURNS void
 LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'ttl_docs_set_purge_subscribed';
 COMMENT ON FUNCTION ttl_docs.set_purge_subscribed(regclass, boolean) IS
-'purges a collection that a subscription writes here, too: for when no publisher does';
+'lets this server purge a collection that a subscription writes, if no publisher does';
 
 CREATE FUNCTION ttl_docs_internal.collection_stats(
     collection regclass,
@@ -349,10 +349,13 @@ SELECT c.collection,
             WHEN NOT EXISTS (SELECT FROM pg_catalog.pg_trigger AS t
                               WHERE t.tgrelid OPERATOR(pg_catalog.=) c.collection
                                 AND t.tgname OPERATOR(pg_catalog.=) 'zzz_ttl_docs')
-            THEN pg_catalog.format('It was restored without its trigger, so writes are refused. To complete it: SELECT ttl_docs.adopt(%L)',
+            THEN pg_catalog.format('The table was restored without its trigger, so writes are refused. To create the trigger: SELECT ttl_docs.adopt(%L)',
                                    c.collection)
             WHEN c.default_ttl IS NULL
             THEN pg_catalog.format('Nothing expires, and "ttl" in documents is ignored. To turn TTL on: SELECT ttl_docs.set_default_ttl(%L, -1)',
+                                   c.collection)
+            WHEN c.holds OPERATOR(pg_catalog.=) '{grace}'
+            THEN pg_catalog.format('A change of settings made documents expire. They can be copied out until the hold ends by itself. To purge them now: SELECT ttl_docs.resume_purge(%L)',
                                    c.collection)
             WHEN c.holds OPERATOR(pg_catalog.<>) '{}'
             THEN pg_catalog.format('Expired documents stay on disk, hidden. To purge them: SELECT ttl_docs.resume_purge(%L)',

@@ -27,6 +27,7 @@ static void copy_ProcessUtility(PlannedStmt *pstmt, const char *queryString,
 								ParamListInfo params, QueryEnvironment *queryEnv,
 								DestReceiver *dest, QueryCompletion *qc);
 static bool copies_collection_to(Node *parsetree, Oid *relid);
+static void refuse_copy_without_trigger(Node *parsetree);
 static SelectStmt *select_for_copy(Oid relid, List *columns);
 
 void
@@ -44,6 +45,7 @@ copy_ProcessUtility(PlannedStmt *pstmt, const char *queryString,
 {
 	Oid			relid;
 
+	refuse_copy_without_trigger(pstmt->utilityStmt);
 	if (copies_collection_to(pstmt->utilityStmt, &relid))
 	{
 		CopyStmt   *stmt;
@@ -62,6 +64,21 @@ copy_ProcessUtility(PlannedStmt *pstmt, const char *queryString,
 	else
 		standard_ProcessUtility(pstmt, queryString, readOnlyTree, context,
 								params, queryEnv, dest, qc);
+}
+
+/* COPY FROM has no plan that would be looked at. */
+static void
+refuse_copy_without_trigger(Node *parsetree)
+{
+	CopyStmt   *stmt = (CopyStmt *) parsetree;
+	Collection	collection;
+	Oid			relid;
+
+	if (!IsA(parsetree, CopyStmt) || !stmt->is_from || stmt->relation == NULL)
+		return;
+	relid = RangeVarGetRelid(stmt->relation, AccessShareLock, true);
+	if (OidIsValid(relid) && ttl_docs_collection(relid, &collection))
+		ttl_docs_require_trigger(relid, &collection);
 }
 
 /* COPY of a partitioned table TO is core's error, and stays one. */

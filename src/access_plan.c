@@ -62,6 +62,7 @@
 #include "parser/parse_func.h"
 #include "parser/parsetree.h"
 #include "utils/inval.h"
+#include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/reltrigger.h"
@@ -567,14 +568,23 @@ require_triggers(ModifyTable *modify, PlanWalk *walk)
 
 	foreach(lc, modify->resultRelations)
 	{
-		if (scanned_collection(lfirst_int(lc), walk, &collection, &rte) &&
-			!has_write_trigger(rte->relid) && !ttl_docs_acts_for_backup(collection.root))
-			ereport(ERROR,
-					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-					 errmsg("the collection \"%s\" has lost its trigger", get_rel_name(rte->relid)),
-					 errdetail("A restore of a table without its triggers leaves it so."),
-					 errhint("Call ttl_docs.adopt(), which makes it complete again.")));
+		if (scanned_collection(lfirst_int(lc), walk, &collection, &rte))
+			ttl_docs_require_trigger(rte->relid, &collection);
 	}
+}
+
+/* Raises an error if a table of a collection has no trigger, unless a backup writes. */
+void
+ttl_docs_require_trigger(Oid relid, const Collection *collection)
+{
+	if (has_write_trigger(relid) || ttl_docs_acts_for_backup(collection->root))
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("the collection \"%s\" has lost its trigger", get_rel_name(relid)),
+			 errdetail("This happens when a table is restored without its triggers."),
+			 errhint("To create the trigger again: SELECT ttl_docs.adopt(%s).",
+					 quote_literal_cstr(ttl_docs_quoted_name(collection->root)))));
 }
 
 /* By name, from the relation cache: this is on the way of every write. */

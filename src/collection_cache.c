@@ -203,7 +203,8 @@ ttl_docs_is_seen_by(Oid relid, Snapshot snapshot)
 	if (entry == NULL || !entry->is_collection || entry->has_own_label)
 		return ttl_docs_settings_at(relid, snapshot, true, &settings);
 	parent = entry->parent;
-	if (is_mvcc(snapshot) && XidInMVCCSnapshot(entry->link_writer, snapshot) &&
+	if (is_mvcc(snapshot) && TransactionIdIsNormal(entry->link_writer) &&
+		XidInMVCCSnapshot(entry->link_writer, snapshot) &&
 		!TransactionIdIsCurrentTransactionId(entry->link_writer) &&
 		snapshot_sees_table(snapshot, relid))
 		return false;
@@ -372,7 +373,9 @@ find_parent(CacheEntry *entry)
 	if (HeapTupleIsValid(tuple))
 	{
 		entry->parent = ((Form_pg_inherits) GETSTRUCT(tuple))->inhparent;
-		entry->link_writer = HeapTupleHeaderGetXmin(tuple->t_data);
+		/* a DETACH CONCURRENTLY that is under way has written the row anew */
+		entry->link_writer = ((Form_pg_inherits) GETSTRUCT(tuple))->inhdetachpending ?
+			FrozenTransactionId : HeapTupleHeaderGetXmin(tuple->t_data);
 	}
 	systable_endscan(scan);
 	table_close(inherits, AccessShareLock);

@@ -216,6 +216,7 @@ ttl_docs_release(PG_FUNCTION_ARGS)
 								   AccessExclusiveLock, &collection);
 	relid = RelationGetRelid(rel);
 	require_no_grace(rel, &collection.settings);
+	ttl_docs_require_no_pending_detach(relid);
 	require_no_pending_trigger(rel);
 	ttl_docs_require_unused(rel, "release");
 	require_no_other_index(rel, &collection);
@@ -249,7 +250,7 @@ require_no_grace(Relation rel, const CollectionSettings *settings)
 					RelationGetRelationName(rel)),
 			 errdetail("Documents that the change made expire can be copied out for another %s.",
 					   ttl_docs_grace_left(settings)),
-			 errhint("To copy them out, see \"A DefaultTTL that was too short\" in docs/operations.md. Then call ttl_docs.resume_purge(%s).",
+			 errhint("To copy them out, see \"A DefaultTTL that was too short\" in docs/operations.md. Then run SELECT ttl_docs.resume_purge(%s).",
 					 quote_literal_cstr(ttl_docs_quoted_name(RelationGetRelid(rel))))));
 }
 
@@ -422,6 +423,7 @@ adopt_table(Oid relid, CollectionSettings *settings,
 	char	   *stamp;
 
 	lock_tree(relid, AccessExclusiveLock);
+	ttl_docs_require_no_pending_detach(relid);
 	if (ttl_docs_collection(relid, &collection) && collection.root == relid &&
 		!ttl_docs_has_trigger(relid))
 	{
@@ -804,6 +806,6 @@ require_own_code(Relation rel, Oid root)
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			 errmsg("cannot release \"%s\": deleting its expired documents would run somebody else's code as its owner",
 					RelationGetRelationName(rel)),
-			 errdetail("It is because of %s.", foreign),
+			 errdetail("Blocked by %s.", foreign),
 			 errhint("Drop or disable it, or let its function belong to the owner of the table.")));
 }

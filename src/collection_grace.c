@@ -47,8 +47,6 @@
 /* how many entries of the purge index are read for a change */
 #define MAX_ENTRIES_READ	10000
 
-#define COUNT_HINT	"Before a change, ttl_docs.preview() counts them."
-
 static void count_in_table(Oid relid, const ExpiryBounds *before,
 						   const ExpiryBounds *after, IndexingMode indexing,
 						   NewlyExpired *found);
@@ -223,13 +221,14 @@ report_newly_expired(Oid root, const NewlyExpired *found,
 			 errmsg("this change makes at least %lld documents of \"%s\" expire",
 					(long long) found->count, name),
 			 is_held ?
-			 errdetail("Queries do not see expired documents. The purge of \"%s\" is held for %s, so that they can be copied out. A write that takes the key of an expired document still deletes it.",
-					   name, ttl_docs_period(grace_until - now)) : 0,
+			 errdetail("Queries no longer see expired documents. The purge of \"%s\" is held for %s so that the documents can be copied out. An INSERT with the key of an expired document still deletes that document.",
+					   name, ttl_docs_period(grace_until - now)) :
+			 errdetail("Queries no longer see expired documents."),
+			 is_unknown ?
+			 errhint("ttl_docs.preview() counts them, if you call it before the change.") :
 			 is_held ?
-			 errhint("%sTo copy them out, see \"A DefaultTTL that was too short\" in docs/operations.md. To purge them now: SELECT ttl_docs.resume_purge(%s).",
-					 is_unknown ? COUNT_HINT " " : "",
-					 quote_literal_cstr(ttl_docs_quoted_name(root))) :
-			 is_unknown ? errhint(COUNT_HINT) : 0));
+			 errhint("To copy them out, see \"A DefaultTTL that was too short\" in docs/operations.md. To purge them now: SELECT ttl_docs.resume_purge(%s).",
+					 quote_literal_cstr(ttl_docs_quoted_name(root))) : 0));
 }
 
 /* Is the purge held because a change has made documents expire? */

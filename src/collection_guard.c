@@ -285,13 +285,16 @@ guard_ProcessUtility(PlannedStmt *pstmt, const char *queryString,
 	ttl_docs_prepare_attach(parsetree, &attached);
 	/* core may scribble on the tree, and the review reads it */
 	if (IsA(parsetree, AlterTableStmt))
+	{
 		reviewed = copyObject(parsetree);
+		ttl_docs_resolve_types((AlterTableStmt *) reviewed);
+	}
 
 	/* not on the stack, because it changes within PG_TRY */
 	book = MemoryContextAllocZero(TopMemoryContext, sizeof(Notebook));
 	book->attached = attached;
-	notebook = book;
 	ttl_docs_begin_validation(validates_foreign_key(parsetree), &outer_validation);
+	notebook = book;
 	PG_TRY();
 	{
 		run_command(pstmt, queryString, readOnlyTree, context, params, queryEnv,

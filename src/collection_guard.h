@@ -53,6 +53,7 @@ extern bool ttl_docs_fetch_trigger(Oid trigger, Snapshot snapshot,
 								   FormData_pg_trigger *form);
 extern void ttl_docs_note_restored(Oid relid);
 extern void ttl_docs_review(List *notes, Node *parsetree);
+extern void ttl_docs_resolve_types(AlterTableStmt *stmt);
 extern void ttl_docs_prepare_attach(Node *parsetree, AttachedCollection *attached);
 extern void ttl_docs_require_attached(const AttachedCollection *attached);
 

@@ -46,6 +46,7 @@
 #include "access/table.h"
 #include "access/xact.h"
 #include "catalog/indexing.h"
+#include "catalog/partition.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
 #include "catalog/pg_seclabel.h"
@@ -77,8 +78,8 @@
 /* an error shows so much of a label that is not ours */
 #define LABEL_EXCERPT 64
 /* somebody may not know that they have written a label of ours */
-#define LABEL_DETAIL "SECURITY LABEL without FOR writes a label of ttl_docs, if ttl_docs is the only label provider that is loaded."
-#define LABEL_HINT "For a label of another provider, load its library and use SECURITY LABEL FOR. To make a table a collection, call ttl_docs.adopt()."
+#define LABEL_DETAIL "SECURITY LABEL without FOR means the provider ttl_docs if no other label provider is loaded."
+#define LABEL_HINT "To use another provider, load its library and write SECURITY LABEL FOR provider. To make a table a collection, call ttl_docs.adopt()."
 
 static SysScanDesc scan_labels(Relation seclabels);
 static void check_relabel(const ObjectAddress *object, const char *label);
@@ -321,6 +322,36 @@ ttl_docs_partition_tree(Oid relid, LOCKMODE lockmode)
 																false, lockmode,
 																NULL, NULL));
 	return tables;
+}
+
+/*
+ * Raises an error if a partition is being detached concurrently.  Core leaves such a
+ * partition out of what it does to the tree, so we could not change all of it.
+ */
+void
+ttl_docs_require_no_pending_detach(Oid relid)
+{
+	List	   *tables = ttl_docs_partition_tree(relid, NoLock);
+	List	   *attached = find_all_inheritors(relid, NoLock, NULL);
+	ListCell   *lc;
+
+	foreach(lc, tables)
+	{
+		Oid			parent;
+
+		if (list_member_oid(attached, lfirst_oid(lc)))
+			continue;
+		parent = get_partition_parent(lfirst_oid(lc), true);
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("partition \"%s\" of \"%s\" is being detached concurrently",
+						get_rel_name(lfirst_oid(lc)), get_rel_name(parent)),
+				 errhint("Run ALTER TABLE %s DETACH PARTITION %s FINALIZE first.",
+						 ttl_docs_quoted_name(parent),
+						 ttl_docs_quoted_name(lfirst_oid(lc)))));
+	}
+	list_free(tables);
+	list_free(attached);
 }
 
 /* Invalidates the table and its partitions in every relation cache. */

@@ -111,10 +111,10 @@ ttl_docs_warn_of_chosen_column(Oid relid, const char *doc_column)
 	}
 	if (nothers > 0)
 		ereport(NOTICE,
-				(errmsg("the documents of \"%s\" are in its jsonb column \"%s\"",
-						RelationGetRelationName(rel), doc_column),
+				(errmsg("adopt() chose the jsonb column \"%s\" of \"%s\" as the document column",
+						doc_column, RelationGetRelationName(rel)),
 				 errdetail_internal("%s", others.data),
-				 errhint("If the documents are in another column, call ttl_docs.release(%s), change the type of that column with ALTER TABLE ... ALTER COLUMN ... TYPE jsonb, and adopt the table with doc_column.",
+				 errhint("To use another column: release the table with SELECT ttl_docs.release(%s), change the column to type jsonb, and adopt the table again with doc_column.",
 						 quote_literal_cstr(ttl_docs_quoted_name(relid)))));
 	table_close(rel, NoLock);
 }
@@ -171,7 +171,7 @@ find_example(Relation rel, const CollectionSettings *settings,
 	tupdesc = SPI_tuptable->tupdesc;
 	documents->example_ttl = DatumGetInt32(SPI_getbinval(row, tupdesc, 1, &isnull));
 	doc = SPI_getbinval(row, tupdesc, 2, &isnull);
-	documents->example = MemoryContextStrdup(caller,
+	documents->example = MemoryContextStrdup(caller, isnull ? "null" :
 											 ttl_docs_json_excerpt(DatumGetJsonbP(doc)));
 	SPI_finish();
 }
@@ -189,7 +189,7 @@ warn_of_own_ttl(Relation rel, const AdoptedDocuments *documents)
 						   RelationGetRelationName(rel)),
 			 errdetail("For example, the ttl is %d in %s.", documents->example_ttl,
 					   documents->example),
-			 errhint("SELECT * FROM %s WHERE %s IS NOT NULL finds them. A document whose \"ttl\" is -1 never expires. If the property means something else in these documents, rename it.",
+			 errhint("SELECT * FROM %s WHERE %s IS NOT NULL shows those that have not expired; the owner sees all of them after SET row_security = off. If the property means something else in these documents, rename it before you adopt the table.",
 					 ttl_docs_quoted_name(RelationGetRelid(rel)),
 					 TTL_DOCS_TTL_COLUMN)));
 }
@@ -208,7 +208,7 @@ warn_of_ignored_ttl(Relation rel, const AdoptedDocuments *documents)
 						   (unsigned long) documents->with_ttl,
 						   (long long) documents->with_ttl,
 						   RelationGetRelationName(rel)),
-			 errhint("ttl_docs.preview(%s, -1) shows what would expire, ttl_docs.set_default_ttl(%s, -1) turns TTL on.",
+			 errhint("To see what would expire: SELECT * FROM ttl_docs.preview(%s, -1). To turn TTL on: SELECT ttl_docs.set_default_ttl(%s, -1).",
 					 literal, literal)));
 }
 
@@ -238,11 +238,11 @@ warn_of_blocking_foreign_keys(Relation rel)
 	if (nlisted == 0)
 		return;
 	ereport(NOTICE,
-			(errmsg_plural("%d foreign key keeps referenced documents of \"%s\" from being deleted after they have expired",
-						   "%d foreign keys keep referenced documents of \"%s\" from being deleted after they have expired",
+			(errmsg_plural("%d foreign key prevents the purge of referenced documents of \"%s\"",
+						   "%d foreign keys prevent the purge of referenced documents of \"%s\"",
 						   nlisted, nlisted, RelationGetRelationName(rel)),
 			 errdetail_internal("%s", text.data),
-			 errhint("As long as a row references an expired document, the purge cannot delete the document, and an INSERT with its key can fail. Use ON DELETE CASCADE or SET NULL, or delete the rows that reference it.")));
+			 errhint("While a row references an expired document, the purge cannot delete the document, and an INSERT with the same key can fail. Use ON DELETE CASCADE or SET NULL, or delete the referencing rows.")));
 }
 
 /* Adds the constraints by which core refuses to delete referenced rows of a table. */

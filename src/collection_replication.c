@@ -69,7 +69,7 @@ ttl_docs_refuse_lossy_replication(Relation rel)
 					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 					 errmsg("cannot adopt \"%s\": subscribers would lose its updates and deletes",
 							RelationGetRelationName(rel)),
-					 errdetail("Table \"%s\" is published with REPLICA IDENTITY FULL and has no primary key, so subscribers look for rows with the same values in all columns. The stamps of the rows would not be the same.",
+					 errdetail("Table \"%s\" is published with REPLICA IDENTITY FULL and has no primary key, so subscribers find rows by the values of all columns. Publisher and subscriber would store different values of _ts.",
 							   RelationGetRelationName(member)),
 					 errhint("Add a primary key here and on the subscribers. Or take the table out of the publication, adopt it on both sides, and let the subscribers copy it again.")));
 		table_close(member, NoLock);
@@ -101,16 +101,16 @@ ttl_docs_warn_of_replication(Oid relid)
 				(errmsg("table \"%s\" is published: its subscribers need the columns %s, %s and %s from now on",
 						get_rel_name(relid), TTL_DOCS_TS_COLUMN,
 						TTL_DOCS_TTL_COLUMN, TTL_DOCS_SLOT_COLUMN),
-				 errdetail("A subscriber without them stops with an error, and goes on when it has them."),
+				 errdetail("Replication to a subscriber without these columns fails until they are added. No data is lost."),
 				 errhint("If you have not done so yet, adopt the table on each subscriber, with TTL off: SELECT ttl_docs.adopt(%s).",
 						 quote_literal_cstr(ttl_docs_quoted_name(relid)))));
 	if (is_lossy)
 		ereport(WARNING,
-				(errmsg("table \"%s\" gets its rows from a subscription, and has no primary key",
+				(errmsg("subscribed table \"%s\" has no primary key",
 						get_rel_name(relid)),
-				 errdetail("If the publisher has REPLICA IDENTITY FULL, its updates and deletes look for rows with the same values in all columns. They do not find rows whose %s is another, and are lost without an error.",
+				 errdetail("If the publisher uses REPLICA IDENTITY FULL, this subscriber finds rows by the values of all columns. It does not find a row whose %s differs, and the update or delete is lost without an error.",
 						   TTL_DOCS_TS_COLUMN),
-				 errhint("Add a primary key, here and on the publisher, before it updates or deletes rows.")));
+				 errhint("Add a primary key on both sides before the publisher updates or deletes rows. See \"Replication\" in docs/operations.md.")));
 }
 
 /*

@@ -52,7 +52,7 @@
 static void review_note(Note *note, Node *parsetree);
 static void review_dropped_extension(void);
 static void review_restored(Oid relid);
-static void review_link(Note *note);
+static void review_link(Note *note, bool may_have_rows);
 static void review_new_partition(Oid relid, const Collection *collection);
 static void hold_for_attached(const Note *note);
 static void take_holds_along(const Note *note, Oid root, CollectionSettings *settings);
@@ -114,7 +114,7 @@ review_note(Note *note, Node *parsetree)
 			review_restored(note->relid);
 			break;
 		case NOTE_LINK_CHANGED:
-			review_link(note);
+			review_link(note, IsA(parsetree, AlterTableStmt));
 			break;
 		case NOTE_COLUMN:
 			review_column(note, parsetree);
@@ -163,9 +163,9 @@ review_restored(Oid relid)
 	ttl_docs_write_label(relid, &settings);
 }
 
-/* A table was made a child of another, or no longer is. */
+/* A table was made a child of another, or no longer is.  A new table has no rows. */
 static void
-review_link(Note *note)
+review_link(Note *note, bool may_have_rows)
 {
 	Collection	collection;
 	bool		is_partition = get_rel_relispartition(note->relid);
@@ -182,7 +182,8 @@ review_link(Note *note)
 		if (child_is_collection)
 		{
 			review_new_partition(note->relid, &collection);
-			hold_for_attached(note);
+			if (may_have_rows)
+				hold_for_attached(note);
 		}
 		return;
 	}
@@ -248,9 +249,9 @@ review_new_partition(Oid relid, const Collection *collection)
  * The documents of a new partition that were live until now, and are expired under
  * the settings of the collection, hold its purge (collection_grace.c).
  *
- * ATTACH has locked the parent, which need not be the root.  The label is the root's,
- * so we take the lock that all changes of it take.  In a binary upgrade, labels and
- * rows are what they were.
+ * The label is the root's, which ttl_docs_prepare_attach() has locked.  Whoever
+ * attaches the partition need not own the root, and then must not hold its purge.  In
+ * a binary upgrade, labels and rows are what they were.
  */
 static void
 hold_for_attached(const Note *note)
@@ -261,9 +262,6 @@ hold_for_attached(const Note *note)
 
 	if (IsBinaryUpgrade || !ttl_docs_collection(note->relid, &collection))
 		return;
-	LockRelationOid(collection.root, ShareUpdateExclusiveLock);
-	if (!ttl_docs_collection(note->relid, &collection))
-		return;
 	settings = collection.settings;
 	if (note->was_collection)
 		take_holds_along(note, collection.root, &settings);
@@ -271,16 +269,25 @@ hold_for_attached(const Note *note)
 										   note->was_collection ? &note->before : NULL,
 										   &settings);
 	ttl_docs_begin_grace(collection.root, &settings, &expired);
-	if (settings.grace_until != collection.settings.grace_until ||
-		settings.paused != collection.settings.paused ||
-		settings.origin_relation != collection.settings.origin_relation)
-		ttl_docs_write_label(collection.root, &settings);
+	if (settings.grace_until == collection.settings.grace_until &&
+		settings.paused == collection.settings.paused &&
+		settings.origin_relation == collection.settings.origin_relation)
+		return;
+	if (!compat_table_ownercheck(collection.root, GetUserId()))
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("must be owner of \"%s\" to attach \"%s\", because that holds the purge of \"%s\"",
+						get_rel_name(collection.root), get_rel_name(note->relid),
+						get_rel_name(collection.root)),
+				 errhint("To purge the expired documents without a hold: SET ttl_docs.purge_grace = 0, and call ttl_docs.resume_purge() for \"%s\" if it is a collection.",
+						 get_rel_name(note->relid))));
+	ttl_docs_write_label(collection.root, &settings);
 }
 
 /*
  * What held the purge of the partition, as a collection by itself, holds the purge of
- * the collection that it becomes part of: nobody has allowed to delete its expired
- * documents.
+ * the collection that it becomes part of: nobody has allowed the purge to delete its
+ * expired documents.
  */
 static void
 take_holds_along(const Note *note, Oid root, CollectionSettings *settings)
@@ -294,10 +301,10 @@ take_holds_along(const Note *note, Oid root, CollectionSettings *settings)
 		settings->origin_relation = InvalidOid;
 	if (PURGE_IS_HOLD(hold) && !PURGE_IS_HOLD(hold_of_root))
 		ereport(NOTICE,
-				(errmsg("the purge of \"%s\" is held from now on, as that of \"%s\" was: %s",
-						get_rel_name(root), get_rel_name(note->relid),
-						ttl_docs_purge_state_name(hold)),
-				 errhint("When the expired documents of both may go for good: SELECT ttl_docs.resume_purge(%s).",
+				(errmsg("the purge of \"%s\" is now held (%s), because the purge of \"%s\" was held",
+						get_rel_name(root), ttl_docs_purge_state_name(hold),
+						get_rel_name(note->relid)),
+				 errhint("To purge the expired documents of both: SELECT ttl_docs.resume_purge(%s).",
 						 quote_literal_cstr(ttl_docs_quoted_name(root)))));
 }
 
@@ -357,11 +364,18 @@ ttl_docs_prepare_attach(Node *parsetree, AttachedCollection *attached)
 		return;
 	ttl_docs_refuse_citus_attach(parent, child);
 	/* who may not do it does not get a lock, but an error of core's */
-	if (!ttl_docs_has_own_label(child) || !ttl_docs_collection(parent, &into) ||
+	if (!ttl_docs_collection(parent, &into) ||
 		!compat_table_ownercheck(parent, GetUserId()) ||
 		!compat_table_ownercheck(child, GetUserId()) ||
 		!lock_to_attach(stmt->relation, child_name, &into, attached))
 		return;
+	ttl_docs_require_no_pending_detach(attached->child);
+	if (!ttl_docs_has_own_label(attached->child))
+	{
+		/* a plain table: core may attach whatever it finds */
+		memset(attached, 0, sizeof(*attached));
+		return;
+	}
 
 	table_close(ttl_docs_open_collection(attached->child, NoLock, &collection), NoLock);
 	require_dead_there_too(attached->child, &collection.settings,
@@ -371,8 +385,9 @@ ttl_docs_prepare_attach(Node *parsetree, AttachedCollection *attached)
 
 /*
  * Locks both tables as ATTACH PARTITION itself does, and the collection before them,
- * which keeps its settings as they are.  What the names mean is known only then: false
- * if it is not a collection and a part of another one any more.
+ * which keeps its settings as they are: all who change them lock the root first.
+ * Resolves the names again under the locks.  Returns false if the parent is no longer
+ * part of a collection.
  */
 static bool
 lock_to_attach(RangeVar *parent_name, RangeVar *child_name, Collection *into,
@@ -391,7 +406,7 @@ lock_to_attach(RangeVar *parent_name, RangeVar *child_name, Collection *into,
 		child = RangeVarGetRelidExtended(child_name, AccessExclusiveLock,
 										 RVR_MISSING_OK, require_owner, NULL);
 		if (!OidIsValid(parent) || !OidIsValid(child) ||
-			!ttl_docs_has_own_label(child) || !ttl_docs_collection(parent, into))
+			!ttl_docs_collection(parent, into))
 			return false;
 	} while (into->root != root);
 	attached->parent = parent;
@@ -417,7 +432,7 @@ ttl_docs_require_attached(const AttachedCollection *attached)
 	if (OidIsValid(attached->child) && !attached->is_linked)
 		ereport(ERROR,
 				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-				 errmsg("could not attach \"%s\": the names in the command have come to mean other tables",
+				 errmsg("could not attach \"%s\" because a table in the command was renamed or replaced concurrently",
 						get_rel_name(attached->child)),
 				 errhint("Try again.")));
 }
@@ -478,6 +493,7 @@ follow_rename(Note *note, Collection *collection)
 	if (name == NULL ||
 		strcmp(name, NameStr(collection->settings.doc_column)) == 0)
 		return;
+	ttl_docs_require_no_pending_detach(note->relid);
 	namestrcpy(&collection->settings.doc_column, name);
 	ttl_docs_write_label(note->relid, &collection->settings);
 	(void) ttl_docs_collection(note->relid, collection);
@@ -508,6 +524,40 @@ changes_type(const Note *note, Node *parsetree)
 	return false;
 }
 
+/*
+ * Before an ALTER TABLE: finds out which types its USING clauses cast to.  Functions
+ * that run during the command can change the search_path, so afterwards it is too late.
+ */
+void
+ttl_docs_resolve_types(AlterTableStmt *stmt)
+{
+	ListCell   *lc;
+
+	foreach(lc, stmt->cmds)
+	{
+		AlterTableCmd *cmd = lfirst_node(AlterTableCmd, lc);
+		Node	   *expr;
+
+		if (cmd->subtype != AT_AlterColumnType)
+			continue;
+		expr = castNode(ColumnDef, cmd->def)->raw_default;
+		for (; expr != NULL && IsA(expr, TypeCast); expr = ((TypeCast *) expr)->arg)
+		{
+			TypeName   *name = ((TypeCast *) expr)->typeName;
+			int32		typmod;
+			Type		type = LookupTypeName(NULL, name, &typmod, true);
+
+			/* core will raise the error */
+			if (type == NULL)
+				return;
+			name->typeOid = typeTypeId(type);
+			name->typemod = typmod;
+			name->names = name->typmods = name->arrayBounds = NIL;
+			ReleaseSysCache(type);
+		}
+	}
+}
+
 /* Has the column the type that it had before the command? */
 static bool
 keeps_type(const Note *note)
@@ -524,7 +574,8 @@ keeps_type(const Note *note)
  * Is the expression of a USING the column itself, cast to no other type than its
  * own?  Core has accepted the expression for this table, so a name that ends in
  * that of the column means the column.  We do not analyse the expression again: what
- * it refers to may have been dropped by the same command.
+ * it refers to may have been dropped by the same command.  Types were looked up before
+ * the command.
  */
 static bool
 is_plain_column(Node *expr, const Note *note)

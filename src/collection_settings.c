@@ -187,6 +187,7 @@ ttl_docs_set_indexing(PG_FUNCTION_ARGS)
 	indexing = ttl_docs_parse_indexing(text_to_cstring(PG_GETARG_TEXT_PP(1)));
 	rel = ttl_docs_open_collection(relid, ShareRowExclusiveLock, &collection);
 	ttl_docs_require_unused(rel, "set_indexing");
+	ttl_docs_require_no_pending_detach(relid);
 	settings = collection.settings;
 	if (indexing == INDEXING_NONE && settings.on)
 		ereport(ERROR,

@@ -21,8 +21,9 @@
 int			ttl_docs_clock_offset = 0;
 
 /*
- * ttl_docs.max_tables: how many tables have a place in shared memory.  For the
- * tests of ttl_docs, which cannot make ten thousand, and shown to nobody.
+ * ttl_docs.max_tables: how many tables of collections, partitions included, have an
+ * entry in shared memory.  The purge visits the others in rounds, and does not count
+ * their documents.
  */
 int			ttl_docs_max_tables = PURGE_DEFAULT_TABLES;
 
@@ -89,14 +90,14 @@ ttl_docs_guc_init(void)
 							NULL);
 
 	DefineCustomIntVariable("ttl_docs.max_tables",
-							"Sets the number of tables that the purge keeps statistics of.",
-							"For tests of ttl_docs itself.",
+							"Sets the maximum number of tables of collections with an entry in shared memory.",
+							NULL,
 							&ttl_docs_max_tables,
 							PURGE_DEFAULT_TABLES,
 							1,
 							PURGE_MAX_TABLES,
 							PGC_POSTMASTER,
-							GUC_NO_SHOW_ALL | GUC_NOT_IN_SAMPLE,
+							0,
 							NULL,
 							NULL,
 							NULL);
@@ -126,8 +127,8 @@ ttl_docs_guc_init(void)
 							NULL);
 
 	DefineCustomIntVariable("ttl_docs.purge_grace",
-							"Sets the time for which a change of settings that makes documents expire holds the purge.",
-							"0 does not hold it.",
+							"Sets how long the purge is held after a change of settings that makes documents expire.",
+							"0 disables the hold.",
 							&ttl_docs_purge_grace,
 							600,
 							0,

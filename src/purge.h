@@ -342,11 +342,10 @@ extern PurgeState ttl_docs_purge_hold(Relation rel, const Collection *collection
 extern bool ttl_docs_has_subscription(Oid relid);
 extern PurgeState ttl_docs_settings_hold(Oid root, const CollectionSettings *settings);
 extern const char *ttl_docs_purge_state_name(PurgeState state);
-extern const char *ttl_docs_purge_state_hint(PurgeState state);
-extern const char *ttl_docs_settings_hold_hint(PurgeState hold,
-											   const CollectionSettings *settings);
+extern const char *ttl_docs_purge_state_hint(PurgeState state, Oid root);
 extern void ttl_docs_observe_clock(void);
 extern int64 ttl_docs_clock_jump(void);
+extern bool ttl_docs_clock_has_jumped(void);
 
 /* purge_rights.c */
 extern char *ttl_docs_foreign_code(Relation rel, Oid root, bool *is_of_repack);
@@ -382,6 +381,7 @@ typedef struct Candidates
 	TimestampTz next_due;		/* of what is not expired yet */
 	TimestampTz first_live;		/* when that expires; of a lazy collection */
 	int64		backlog;		/* how many there are in all; -1 = not counted */
+	bool		has_counted_all;	/* the backlog, to its end */
 	int32		default_ttl;	/* that the due times of items go by */
 } Candidates;
 
@@ -537,6 +537,7 @@ typedef struct TablePass
 	PurgeState	state;
 	char	   *detail;
 	TimestampTz hold_ends;		/* PURGE_GRACE: when the hold ends */
+	TimestampTz recount_at;		/* a held table is not counted before then */
 	TimestampTz due;			/* when to look again */
 } TablePass;
 

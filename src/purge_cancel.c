@@ -41,7 +41,7 @@ ttl_docs_begin_cancel_watch(void)
 	struct sigaction action;
 
 	Assert(!is_watching);
-	was_cancelled = QueryCancelPending;
+	was_cancelled = false;
 	if (sigaction(SIGINT, NULL, &before) != 0)
 		elog(ERROR, "could not read the handler of SIGINT: %m");
 	/* a background worker need not have a handler */
@@ -52,6 +52,9 @@ ttl_docs_begin_cancel_watch(void)
 	if (sigaction(SIGINT, &action, NULL) != 0)
 		elog(ERROR, "could not set the handler of SIGINT: %m");
 	is_watching = true;
+	/* one that came before the handler was there */
+	if (QueryCancelPending)
+		was_cancelled = true;
 }
 
 void

@@ -311,8 +311,6 @@ find_in_btree(Relation rel, Relation index, const Collection *collection,
 		}
 		found->end[which].slot = Max(range->from.slot, range->upper + 1);
 		ItemPointerSet(&found->end[which].tid, 0, 0);
-		if (range->has_entry && settings->on)
-			found->next_due = Min(found->next_due, range->due);
 	}
 	deadline = ttl_docs_elapsed() + ttl_docs_pace_time();
 	while (count && more < COUNT_LIMIT && !time_is_up(deadline, more + 1) &&
@@ -323,8 +321,12 @@ find_in_btree(Relation rel, Relation index, const Collection *collection,
 	}
 	if (count || found->is_complete)
 		found->backlog = found->count + more;
+	found->has_counted_all = earlier_range(ranges) == NULL;
 	for (SlotRange which = 0; which < RANGE_COUNT; which++)
 	{
+		range = &ranges[which];
+		if (range->has_entry && range->entry.slot > range->upper && settings->on)
+			found->next_due = Min(found->next_due, range->due);
 		found->has_read_many |= ranges[which].entries >= ENTRIES_PER_LOOK;
 		index_endscan(ranges[which].scan);
 	}

@@ -15,8 +15,8 @@
  * - clock jump: the clock has moved far ahead of the time that has passed.  The
  *   launcher follows it in small steps, and backwards; a large one stays one
  *   until the clock is back, or resume_purge() accepts it.
- * - subscribed: a subscription writes the table, and its publisher purges.  Whether
- *   that is so, a subscriber cannot tell: the publisher may publish inserts only, be
+ * - subscribed: a subscription writes the table, and its publisher purges.  A
+ *   subscriber cannot know this: the publisher may publish inserts only, be
  *   a plain table, or be a subscriber of this table.  Where nobody else purges, the
  *   owner says so with set_purge_subscribed().
  * - blocked: a trigger would run somebody else's code as the owner of the table
@@ -34,6 +34,7 @@
 #include "catalog/partition.h"
 #include "catalog/pg_subscription_rel.h"
 #include "miscadmin.h"
+#include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
@@ -53,15 +54,15 @@ static const struct
 	[PURGE_WORKING] = {"purging", NULL},
 	[PURGE_CAPPED] = {"capped", "Raise ttl_docs.purge_max_rate, or set it to 0."},
 	[PURGE_WAITING] = {"waiting", "Other sessions hold locks on the table or on expired documents; see pg_locks."},
-	[PURGE_TROUBLE] = {"failing", "See last_error; it is tried again, less and less often, or at once after ttl_docs.resume_purge()."},
-	[PURGE_NO_INDEX] = {"no index", "Call ttl_docs.set_indexing() to build the purge index."},
-	[PURGE_BLOCKED] = {"blocked", "A trigger would run somebody else's code as the owner of the table; last_error names it. Let its function belong to the owner of the table, and its WHEN clause be simple."},
-	[PURGE_REPACKED] = {"pg_repack", "pg_repack is at work on the table, which is purged afterwards. If no pg_repack is running, one has failed and left its trigger: run pg_repack again, or DROP TRIGGER repack_trigger."},
-	[PURGE_SUBSCRIBED] = {"subscription", "A subscription writes the table, so its publisher is expected to purge. If no publisher does, call ttl_docs.set_purge_subscribed() to purge here."},
-	[PURGE_CLOCK_JUMP] = {"clock jump", "The clock is far ahead of the time that has passed. Set it right; or, if it is right now, call ttl_docs.resume_purge()."},
-	[PURGE_GRACE] = {"grace", "A change of settings made documents expire, and they can be copied out until the hold ends. To purge them now, call ttl_docs.resume_purge()."},
-	[PURGE_RESTORED] = {"restored", "It came by a restore. When its expired documents may go for good, call ttl_docs.resume_purge()."},
-	[PURGE_PAUSED] = {"paused", "Call ttl_docs.resume_purge()."},
+	[PURGE_TROUBLE] = {"failing", "See last_error. The purge retries less and less often. After you have fixed the cause: SELECT ttl_docs.resume_purge(%s)."},
+	[PURGE_NO_INDEX] = {"no index", "To build the purge index: SELECT ttl_docs.set_indexing(%s, 'consistent')."},
+	[PURGE_BLOCKED] = {"blocked", "A trigger would run somebody else's code as the owner of the table; last_error names it. Change the owner of its function to the owner of the table, and use only built-in immutable functions in its WHEN clause."},
+	[PURGE_REPACKED] = {"pg_repack", "pg_repack is working on the table; the purge continues afterwards. If pg_repack is not running, an interrupted run has left its trigger: DROP TRIGGER repack_trigger ON that table, or drop the extension pg_repack and create it again."},
+	[PURGE_SUBSCRIBED] = {"subscription", "A subscription writes to this table, and its publisher should purge it. If no publisher does: SELECT ttl_docs.set_purge_subscribed(%s, true)."},
+	[PURGE_CLOCK_JUMP] = {"clock jump", "The clock is far ahead of the time that has passed. Set it right; or, if it is right now: SELECT ttl_docs.resume_purge(%s)."},
+	[PURGE_GRACE] = {"grace", "A change of settings made documents expire. They can be copied out until the hold ends. To purge them now: SELECT ttl_docs.resume_purge(%s)."},
+	[PURGE_RESTORED] = {"restored", "The collection was restored. To allow the purge to delete its expired documents: SELECT ttl_docs.resume_purge(%s)."},
+	[PURGE_PAUSED] = {"paused", "The purge was paused with ttl_docs.pause_purge(). To resume it: SELECT ttl_docs.resume_purge(%s)."},
 };
 
 const char *
@@ -70,11 +71,23 @@ ttl_docs_purge_state_name(PurgeState state)
 	return states[state].name;
 }
 
-/* The way out of a state, or NULL. */
+/*
+ * The way out of a state, or NULL.  Commands in it can be run as they are: "%s" in a
+ * hint stands for the collection.
+ */
 const char *
-ttl_docs_purge_state_hint(PurgeState state)
+ttl_docs_purge_state_hint(PurgeState state, Oid root)
 {
-	return states[state].hint;
+	const char *hint = states[state].hint;
+	Collection	collection;
+
+	if (hint == NULL)
+		return NULL;
+	if (state == PURGE_GRACE && ttl_docs_collection(root, &collection))
+		return psprintf("A change of settings made documents expire. They can be copied out for another %s. To purge them now: SELECT ttl_docs.resume_purge(%s).",
+						ttl_docs_grace_left(&collection.settings),
+						quote_literal_cstr(ttl_docs_quoted_name(root)));
+	return psprintf(hint, quote_literal_cstr(ttl_docs_quoted_name(root)));
 }
 
 /* What the settings alone say; PURGE_IDLE if they are no hold. */
@@ -87,16 +100,6 @@ ttl_docs_settings_hold(Oid root, const CollectionSettings *settings)
 		settings->origin_relation != root)
 		return PURGE_RESTORED;
 	return ttl_docs_in_grace(settings) ? PURGE_GRACE : PURGE_IDLE;
-}
-
-/* The way out of a hold that the settings say. */
-const char *
-ttl_docs_settings_hold_hint(PurgeState hold, const CollectionSettings *settings)
-{
-	if (hold != PURGE_GRACE)
-		return ttl_docs_purge_state_hint(hold);
-	return psprintf("A change of settings made documents expire, and they can be copied out for another %s. To purge them now, call ttl_docs.resume_purge().",
-					ttl_docs_grace_left(settings));
 }
 
 /*
@@ -138,6 +141,13 @@ ttl_docs_clock_jump(void)
 		(int64) pg_atomic_read_u64(&ttl_docs_purge->clock_base);
 }
 
+/* Is that so much that the purge is held? */
+bool
+ttl_docs_clock_has_jumped(void)
+{
+	return ttl_docs_clock_jump() > CLOCK_JUMP;
+}
+
 /*
  * The launcher follows the clock, as long as it does not jump ahead.  When it has
  * gone back, times that were computed by it are too late.
@@ -152,7 +162,7 @@ ttl_docs_observe_clock(void)
 	if (difference + USECS_PER_SEC < last_difference)
 		ttl_docs_look_at_everything();
 	last_difference = difference;
-	if (ttl_docs_clock_jump() <= CLOCK_JUMP)
+	if (!ttl_docs_clock_has_jumped())
 		pg_atomic_write_u64(&ttl_docs_purge->clock_base,
 							(uint64) (ttl_docs_clock() - ttl_docs_elapsed()));
 }

@@ -43,6 +43,8 @@
 #define LARGEST_FIND	131072
 /* a backlog is counted so often, at the most */
 #define COUNT_PERIOD	(10 * USECS_PER_SEC)
+/* a held table whose backlog was too long to count to its end, after that */
+#define RECOUNT_PERIOD	(30 * USECS_PER_SEC)
 /* a BRIN index cannot tell when something is due */
 #define LAZY_PERIOD		(60 * USECS_PER_SEC)
 /* and how far its earliest expiry is searched */
@@ -96,7 +98,7 @@ ttl_docs_begin_pass(TablePass *pass)
 	pass->find_limit = FIRST_FIND;
 	pass->batch_limit = pass->row_limit;
 	pass->state = PURGE_WORKING;
-	pass->due = DT_NOEND;
+	pass->due = pass->recount_at = DT_NOEND;
 	pass->ahead = DT_NOBEGIN;
 	pass->is_main = pass->foreground || pass->table == NULL;
 	if (!pass->foreground && pass->table != NULL)
@@ -328,7 +330,12 @@ look_into_index(TablePass *pass, Relation rel, Oid index_oid,
 		ttl_docs_find_candidates(rel, index, collection, &pass->progress, clock,
 								 pass->ahead, 1, true, &pass->candidates);
 		note_backlog(pass, clock);
+		if (!pass->candidates.has_counted_all)
+			pass->recount_at = clock +
+				(collection->settings.indexing == INDEXING_LAZY ? LAZY_PERIOD : RECOUNT_PERIOD);
 	}
+	else if (pass->table != NULL)
+		pass->recount_at = pass->table->counted + COUNT_PERIOD;
 	pass->was_work = pass->candidates.has_read_many;
 	pass->first_live = Min(pass->first_live, pass->candidates.first_live);
 	if (pass->scan.table != NULL && (!held || count) && found_nothing(pass))
@@ -778,8 +785,9 @@ pass_is_held(TablePass *pass)
 	if (pass->state == PURGE_REPACKED)
 		due = Min(due, clock + COUNT_PERIOD);
 	/* what expires meanwhile should show */
-	if (pass->candidates.is_complete)
+	if (pass->candidates.is_complete || pass->candidates.has_counted_all)
 		due = Min(due, Max(pass->candidates.next_due, clock + COUNT_PERIOD));
+	due = Min(due, pass->recount_at);
 	if (pass->state == PURGE_GRACE)
 		due = Min(due, clock + Max(pass->hold_ends - ttl_docs_server_clock(), 0));
 	end_in_state(pass, pass->state, due);

@@ -74,7 +74,8 @@ static void require_no_hold(Oid root);
 static void purge_collection(PurgeCall *call, Oid root);
 static void purge_table(PurgeCall *call, Oid relid, Oid root, PurgeResult *result);
 static void add_result(PurgeCall *call, const TablePass *pass, PurgeResult *result);
-static void tell_result(PurgeCall *call, const char *name, const PurgeResult *result);
+static void tell_result(PurgeCall *call, Oid root, const char *name,
+						const PurgeResult *result);
 static bool run_in_subtransaction(PurgeWork work, void *arg, PurgeError *error);
 static bool is_user_cancel(const ErrorData *edata);
 static void set_paused(FunctionCallInfo fcinfo, bool paused);
@@ -168,7 +169,7 @@ require_no_hold(Oid root)
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("the purge of \"%s\" is held: %s",
 						RelationGetRelationName(rel), ttl_docs_purge_state_name(hold)),
-				 errhint("%s", ttl_docs_settings_hold_hint(hold, &collection.settings))));
+				 errhint("%s", ttl_docs_purge_state_hint(hold, root))));
 	table_close(rel, NoLock);
 }
 
@@ -195,7 +196,7 @@ purge_collection(PurgeCall *call, Oid root)
 			result.found_others = true;
 	}
 	if (tables != NIL)
-		tell_result(call, name, &result);
+		tell_result(call, root, name, &result);
 }
 
 static void
@@ -261,7 +262,7 @@ add_result(PurgeCall *call, const TablePass *pass, PurgeResult *result)
 
 /* Says what became of a collection. */
 static void
-tell_result(PurgeCall *call, const char *name, const PurgeResult *result)
+tell_result(PurgeCall *call, Oid root, const char *name, const PurgeResult *result)
 {
 	const ShownError *error = &result->error.shown;
 
@@ -287,8 +288,8 @@ tell_result(PurgeCall *call, const char *name, const PurgeResult *result)
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("the purge of \"%s\" is held: %s", name,
 						ttl_docs_purge_state_name(result->state)),
-				 result->detail != NULL ? errdetail("It is because of %s.", result->detail) : 0,
-				 errhint("%s", ttl_docs_purge_state_hint(result->state))));
+				 result->detail != NULL ? errdetail("Blocked by %s.", result->detail) : 0,
+				 errhint("%s", ttl_docs_purge_state_hint(result->state, root))));
 	if (result->has_error)
 		ereport(WARNING,
 				(errcode(error->sqlstate),
@@ -483,7 +484,7 @@ tell_remaining_hold(Oid relid)
 		ereport(NOTICE,
 				(errmsg("the purge of \"%s\" is still held: %s",
 						get_rel_name(collection.root), ttl_docs_purge_state_name(hold)),
-				 detail != NULL ? errdetail("It is because of %s.", detail) : 0,
-				 errhint("%s", ttl_docs_purge_state_hint(hold))));
+				 detail != NULL ? errdetail("Blocked by %s.", detail) : 0,
+				 errhint("%s", ttl_docs_purge_state_hint(hold, collection.root))));
 	table_close(rel, AccessShareLock);
 }

@@ -216,7 +216,7 @@ state_of(Oid root, const CollectionStats *stats, const char **hint)
 		state = PURGE_IDLE;
 	if (ttl_docs_purge->launcher_pid == 0 && !PURGE_IS_HOLD(state))
 	{
-		*hint = "The launcher does not run. After an error it is back within seconds. If it does not come, raise max_worker_processes and restart the server. CALL ttl_docs.purge() works without it.";
+		*hint = "The launcher is not running. After an error it restarts within seconds. If it does not restart, raise max_worker_processes and restart the server. CALL ttl_docs.purge() works without the launcher.";
 		return "no launcher";
 	}
 	if (ttl_docs_purge->lacks_worker_slot && !PURGE_IS_HOLD(state))
@@ -227,15 +227,16 @@ state_of(Oid root, const CollectionStats *stats, const char **hint)
 	if (database != NULL && !PURGE_IS_HOLD(state) &&
 		pg_atomic_read_u64(&database->off_epoch) != 0)
 	{
-		*hint = "Turn on ttl_docs.purge, for the server and for this database, and default_transaction_read_only off.";
+		*hint = "Set ttl_docs.purge to on, for the server and for this database, and default_transaction_read_only to off.";
 		return "disabled";
 	}
-	*hint = ttl_docs_settings_hold_hint(state, &collection.settings);
+	*hint = ttl_docs_purge_state_hint(state, root);
 	if (state == PURGE_IDLE && stats->undeletable > 0)
-		*hint = "Some documents could not be deleted, see last_error. They are tried again, or at once after ttl_docs.resume_purge().";
+		*hint = psprintf("Some documents could not be deleted; see last_error. The purge retries them later. To retry now: SELECT ttl_docs.resume_purge(%s).",
+						 quote_literal_cstr(ttl_docs_quoted_name(root)));
 	if (state == PURGE_IDLE && stats->has_unplaced)
 	{
-		*hint = "Shared memory has no room for all tables of this server. Some of this collection are purged once a minute or less often, and nothing here counts them. Use fewer partitions.";
+		*hint = "Shared memory has no room for all tables of this server. Some tables of this collection are purged once a minute or less often, and are not counted in this view. Raise ttl_docs.max_tables and restart the server, or use fewer partitions.";
 		return "uncounted";
 	}
 	if (state == PURGE_IDLE && !collection.settings.on)

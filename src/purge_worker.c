@@ -203,6 +203,8 @@ give_back(void)
 	database->has_more = false;
 	database->failures++;
 	LWLockRelease(ttl_docs_purge->lock);
+	/* the listing may not have come to its end */
+	pg_atomic_write_u32(&database->must_list, 1);
 	ttl_docs_lower_due(&database->due, clock);
 }
 
@@ -300,6 +302,8 @@ visit(void)
 	PopActiveSnapshot();
 	CommitTransactionCommand();
 
+	/* where there are very many tables, the listing must not take all of the visit */
+	visit_deadline = Max(visit_deadline, ttl_docs_elapsed() + PURGE_VISIT_TIME / 4);
 	if (allowed)
 		purge_tables(&tables);
 	else

@@ -190,6 +190,7 @@ extern void ttl_docs_write_label(Oid relid, const CollectionSettings *settings);
 extern int	ttl_docs_remove_all_labels(void);
 extern List *ttl_docs_all_collections(void);
 extern List *ttl_docs_partition_tree(Oid relid, LOCKMODE lockmode);
+extern void ttl_docs_require_no_pending_detach(Oid relid);
 extern void ttl_docs_invalidate_tree(Oid relid);
 extern const char *ttl_docs_indexing_name(IndexingMode indexing);
 extern IndexingMode ttl_docs_parse_indexing(const char *name);
@@ -275,6 +276,7 @@ extern void ttl_docs_refuse_citus_rename(Oid relid, const char *trigger);
 /* access_plan.c */
 extern void ttl_docs_plan_init(void);
 extern void ttl_docs_prepare_plan(QueryDesc *queryDesc);
+extern void ttl_docs_require_trigger(Oid relid, const Collection *collection);
 
 /* access_foreign_key.c */
 #define PARENT_ALIAS	"pk"	/* of the parents in core's queries */

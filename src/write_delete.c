@@ -35,6 +35,7 @@ typedef struct Deletion
 {
 	const char *table;
 	LiveQuery  *writer;			/* the query that deletes, or NULL */
+	volatile bool is_violation; /* the last error: a child keeps the row */
 } Deletion;
 
 static CommandId command_id(void);
@@ -42,6 +43,7 @@ static DeleteResult lock_expired(Relation rel, const Collection *collection,
 								 ItemPointer tid);
 static bool is_still_there(Relation rel, ItemPointer tid, TupleTableSlot *slot);
 static DeleteResult delete_purging(Relation rel, ItemPointer tid);
+static void rethrow_with_hint(MemoryContext context);
 static void tell_context(void *arg);
 static bool is_violation_of_this_delete(const Deletion *deletion);
 
@@ -128,7 +130,8 @@ static DeleteResult
 delete_purging(Relation rel, ItemPointer tid)
 {
 	volatile DeleteResult result = DELETE_REFUSED;
-	Deletion	deletion = {RelationGetRelationName(rel), ttl_docs_running_query()};
+	MemoryContext caller = CurrentMemoryContext;
+	Deletion	deletion = {RelationGetRelationName(rel), ttl_docs_running_query(), false};
 	ErrorContextCallback context;
 
 	context.callback = tell_context;
@@ -148,22 +151,42 @@ delete_purging(Relation rel, ItemPointer tid)
 		ttl_docs_end_deletes(&deleter);
 		PopActiveSnapshot();
 	}
-	PG_FINALLY();
+	PG_CATCH();
 	{
 		ttl_docs_end_purging();
+		if (deletion.is_violation)
+			rethrow_with_hint(caller);
+		PG_RE_THROW();
 	}
 	PG_END_TRY();
+	ttl_docs_end_purging();
 	error_context_stack = context.previous;
 	return result;
+}
+
+/* Raises core's error again, with a hint; not if a trigger has raised it by itself. */
+static void
+rethrow_with_hint(MemoryContext context)
+{
+	MemoryContext of_error = MemoryContextSwitchTo(context);
+	ErrorData  *edata = CopyErrorData();
+
+	if (edata->hint == NULL && edata->constraint_name != NULL)
+	{
+		FlushErrorState();
+		edata->hint = pstrdup("The document has expired, but another row still references it. Delete that row first, or define the foreign key with ON DELETE CASCADE or SET NULL.");
+		ReThrowError(edata);
+	}
+	FreeErrorData(edata);
+	MemoryContextSwitchTo(of_error);
 }
 
 static void
 tell_context(void *arg)
 {
-	const Deletion *deletion = arg;
+	Deletion   *deletion = arg;
 
-	if (is_violation_of_this_delete(deletion))
-		errhint("The document has expired, but another row still references it. Delete that row, or use ON DELETE CASCADE or SET NULL for the foreign key.");
+	deletion->is_violation = is_violation_of_this_delete(deletion);
 	errcontext("deletion of an expired document of \"%s\"", deletion->table);
 }
 

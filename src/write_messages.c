@@ -56,11 +56,11 @@ ttl_docs_report_invalid_ttl(Relation rel, const Datum *values, const bool *isnul
 
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-			 errmsg("invalid \"ttl\" of a document of \"%s\": %s",
+			 errmsg("invalid \"ttl\" in a document of \"%s\": %s",
 					RelationGetRelationName(rel),
 					ttl_docs_json_excerpt(JsonbValueToJsonb(&copy))),
-			 key == NULL ? 0 : errdetail("Failing row has the key %s.", key),
-			 errhint("A ttl is an integer from 1 to %d (seconds) or -1 (never expires); leave it out, or null, to inherit the DefaultTTL of the collection.",
+			 key == NULL ? 0 : errdetail("Key of the failing row: %s.", key),
+			 errhint("A ttl is an integer from 1 to %d (seconds) or -1 (never expires). Omit it or set it to null to inherit the DefaultTTL of the collection.",
 					 TTL_MAX),
 			 errtable(rel)));
 }
@@ -124,7 +124,7 @@ ttl_docs_warn_of_ttl_while_off(const DocumentWriter *writer)
 	ereport(NOTICE,
 			(errmsg("the \"ttl\" of a document of \"%s\" is ignored: TTL is off",
 					get_rel_name(root)),
-			 errhint("ttl_docs.set_default_ttl(%s, -1) turns TTL on.",
+			 errhint("To turn TTL on: SELECT ttl_docs.set_default_ttl(%s, -1).",
 					 quote_literal_cstr(ttl_docs_quoted_name(root)))));
 }
 

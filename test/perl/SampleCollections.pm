@@ -252,7 +252,7 @@ sub behaves
 		"dead by age,x\ndead by age\nt", "$how: keys are free, new documents expire, late writes find nothing");
 	my ($ret, $stdout, $stderr) = $node->psql($database,
 		q{INSERT INTO parts VALUES (50, '{"ttl": 0}')});
-	like($stderr, qr/invalid "ttl" of a document of "parts_1": 0/, "$how: a wrong ttl is refused");
+	like($stderr, qr/invalid "ttl" in a document of "parts_1": 0/, "$how: a wrong ttl is refused");
 	($ret, $stdout, $stderr) = $node->psql($database,
 		q{INSERT INTO children VALUES (9, 'dead', '{}')});
 	like($stderr, qr/violates foreign key constraint/, "$how: an expired parent gets no more children");

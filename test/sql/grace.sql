@@ -100,7 +100,6 @@ SET ROLE regress_ttl_docs_owner;
 SET ttl_docs.purge_grace = 0;
 SELECT ttl_docs.set_default_ttl('docs', 60);
 SELECT holds('docs');
-SET ttl_docs.purge_grace = -1;
 SET ttl_docs.purge_grace = '1h';
 -- it does not end a hold that is there, nor does a shorter one
 SELECT ttl_docs.set_default_ttl('docs', NULL);

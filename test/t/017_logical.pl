@@ -392,7 +392,7 @@ sub adopt
 
 # First the subscriber, with TTL off.
 is(adopt($subscriber, 'keyed'), '', 'adopt: the subscriber, with a key');
-like(adopt($subscriber, $_), qr/WARNING:  table "$_" gets its rows from a subscription, and has no primary key.*HINT:  Add a primary key/s,
+like(adopt($subscriber, $_), qr/WARNING:  subscribed table "$_" has no primary key.*HINT:  Add a primary key/s,
 	"adopt: the subscriber is warned, $_") for ('keyless', 'blank');
 # As the warning says, the change of a plain table without a key is lost.
 publish(q{UPDATE keyed SET doc = '{"n": 1}' WHERE id = 'a'; UPDATE keyless SET doc = '{"n": 1}' WHERE id = 'a'});

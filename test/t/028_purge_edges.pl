@@ -20,6 +20,7 @@ my $node = start_node(
 	q{
 shared_preload_libraries = 'ttl_docs, hold_children'
 ttl_docs.purge_workers = 4
+ttl_docs.purge_grace = 0
 max_prepared_transactions = 5
 max_worker_processes = 16
 log_min_messages = debug1

@@ -417,7 +417,7 @@ class Fuzzer:
     @staticmethod
     def judge_write(table, readable, outcome, ttl, what):
         """Has the write ended as the contract says?"""
-        refusal = 'invalid "ttl" of a document of "%s": ' % table.split('.')[-1]
+        refusal = 'invalid "ttl" in a document of "%s": ' % table.split('.')[-1]
         if readable.state is not None:
             if outcome.state is None:
                 raise Failed('accepted what is no jsonb (%s): %s' % (readable.state, what[:1000]))

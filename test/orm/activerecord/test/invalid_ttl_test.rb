@@ -6,13 +6,13 @@ class InvalidTtlTest < ApplicationTest
   test "an invalid ttl is a statement error with the message and the hint of the server" do
     error = assert_raises(ActiveRecord::StatementInvalid) { Token.create!(code: "A", ttl: 0) }
     assert_kind_of PG::InvalidParameterValue, error.cause
-    assert_match(/invalid "ttl" of a document of "tokens": 0$/, error.message)
+    assert_match(/invalid "ttl" in a document of "tokens": 0$/, error.message)
     assert_match(/HINT:  A ttl is an integer from 1 to 2147483647 \(seconds\) or -1/, error.message)
   end
 
   test "a ttl that is a string is invalid, as one from a form would be" do
     error = assert_raises(ActiveRecord::StatementInvalid) { Token.create!(code: "A", ttl: "60") }
-    assert_match(/invalid "ttl" of a document of "tokens": "60"$/, error.message)
+    assert_match(/invalid "ttl" in a document of "tokens": "60"$/, error.message)
   end
 
   test "an update to an invalid ttl leaves the record as it was" do

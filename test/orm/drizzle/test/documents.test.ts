@@ -29,8 +29,8 @@ async function customers() {
 }
 
 /** The answer of the server to a document with this ttl. */
-function invalidTtl(ttl: string) {
-	return refusal('22023', `invalid "ttl" of a document of "carts": ${ttl}`);
+function invalidTtl(ttl: string, table = 'carts') {
+	return refusal('22023', `invalid "ttl" in a document of "${table}": ${ttl}`);
 }
 
 test('a document without a ttl, or with null, lives as long as the collection says', async () => {
@@ -121,7 +121,7 @@ test('a ttl that is a string is an error for TypeScript and for the server', asy
 	await assert.rejects(
 		// @ts-expect-error: the type of the document says that a ttl is a number
 		db.insert(tokens).values({ code: 'a', data: { purpose: 'login', ttl: '60' } }),
-		invalidTtl('"60"'),
+		invalidTtl('"60"', 'tokens'),
 	);
 });
 

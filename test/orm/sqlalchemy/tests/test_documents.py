@@ -94,7 +94,7 @@ class Creating(DatabaseTest):
                 with self.assertRaises(DataError) as caught:
                     self.session.flush()
                 diagnostics = caught.exception.orig.diag
-                self.assertEqual(diagnostics.message_primary, f'invalid "ttl" of a document of "tokens": {shown}')
+                self.assertEqual(diagnostics.message_primary, f'invalid "ttl" in a document of "tokens": {shown}')
                 self.assertIn("an integer from 1 to 2147483647", diagnostics.message_hint)
                 self.session.rollback()
 

@@ -86,12 +86,12 @@ test("save() of an array writes in chunks", async () => {
 });
 
 test("a ttl that is none is a QueryFailedError with the server's message", async () => {
-	await assert.rejects(carts.save({ doc: { ttl: 0 } }), refusal("22023", 'invalid "ttl" of a document of "carts": 0'));
+	await assert.rejects(carts.save({ doc: { ttl: 0 } }), refusal("22023", 'invalid "ttl" in a document of "carts": 0'));
 
 	const { id } = await carts.save({ doc: {} });
 	await assert.rejects(
 		carts.update(id, { doc: JSON.parse('{ "ttl": "60" }') }),
-		refusal("22023", 'invalid "ttl" of a document of "carts": "60"', /^A ttl is an integer from 1 to 2147483647 /),
+		refusal("22023", 'invalid "ttl" in a document of "carts": "60"', /^A ttl is an integer from 1 to 2147483647 /),
 	);
 	// The connection goes on, and nothing was written.
 	assert.deepEqual((await carts.find()).map(({ doc }) => doc), [{}]);
@@ -102,7 +102,7 @@ test("a transaction survives an invalid ttl in a nested transaction, which is a 
 		await manager.save(Cart, { doc: { note: "before" } });
 		await assert.rejects(
 			manager.transaction((nested) => nested.save(Cart, { doc: { ttl: 1.5 } })),
-			refusal("22023", 'invalid "ttl" of a document of "carts": 1.5'),
+			refusal("22023", 'invalid "ttl" in a document of "carts": 1.5'),
 		);
 		await manager.save(Cart, { doc: { note: "after" } });
 	});

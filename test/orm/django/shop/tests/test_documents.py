@@ -187,8 +187,8 @@ class TouchTests(TimeTravelMixin, TestCase):
 
 class InvalidTtlTests(TransactionTestCase):
     MESSAGES = {
-        0: 'invalid "ttl" of a document of "shop_cart": 0',
-        "60": 'invalid "ttl" of a document of "shop_cart": "60"',
+        0: 'invalid "ttl" in a document of "shop_cart": 0',
+        "60": 'invalid "ttl" in a document of "shop_cart": "60"',
     }
 
     def test_it_is_a_data_error_with_the_servers_words(self):
