@@ -121,6 +121,13 @@ CREATE TRIGGER audit BEFORE DELETE ON parent FOR EACH ROW EXECUTE FUNCTION audit
 SELECT hint_of('INSERT INTO parent VALUES (2, ''{}'')');
 DROP TRIGGER audit ON parent;
 DROP FUNCTION audit();
+-- a hint that a trigger gives is not replaced
+CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
+$$ BEGIN RAISE foreign_key_violation USING HINT = 'the hint of the trigger'; END $$;
+CREATE TRIGGER refuse BEFORE DELETE ON parent FOR EACH ROW EXECUTE FUNCTION refuse();
+SELECT hint_of('INSERT INTO parent VALUES (2, ''{}'')');
+DROP TRIGGER refuse ON parent;
+DROP FUNCTION refuse();
 \set VERBOSITY default
 RESET ttl_docs.clock_offset;
 DROP TABLE grandchild, child1, parent;

@@ -235,6 +235,21 @@ SELECT ttl_docs.resume_purge('parts');
 CREATE TABLE parts_c PARTITION OF parts FOR VALUES IN ('c');
 SELECT holds('parts');
 
+-- Who does not own the root cannot hold its purge.
+CREATE TABLE parts_d PARTITION OF parts FOR VALUES IN ('d', 'dd') PARTITION BY LIST (id);
+ALTER TABLE parts_d OWNER TO regress_ttl_docs_other;
+CREATE TABLE parts_d1 (LIKE parts_d INCLUDING DEFAULTS);
+ALTER TABLE parts_d1 OWNER TO regress_ttl_docs_other;
+SET ROLE regress_ttl_docs_other;
+INSERT INTO parts_d1 VALUES ('d', '{}', now() - interval '2h');
+ALTER TABLE parts_d ATTACH PARTITION parts_d1 FOR VALUES IN ('d');
+\echo :SQLSTATE
+SET ttl_docs.purge_grace = 0;
+ALTER TABLE parts_d ATTACH PARTITION parts_d1 FOR VALUES IN ('d');
+RESET ROLE;
+SELECT holds('parts');
+SET ttl_docs.purge_grace = '10min';
+
 -- Holds beside one another
 SELECT ttl_docs.pause_purge('moved');
 SELECT holds('moved');

@@ -61,6 +61,11 @@ UPDATE pg_inherits SET inhdetachpending = true WHERE inhrelid = 'docs_1'::regcla
 SELECT ttl_docs.set_default_ttl('docs', 80000);
 SELECT tables, settings -> 'default_ttl' AS default_ttl FROM labels('pl');
 SELECT count(*) FROM docs_1;
+-- What core would not do to it, too, has to wait.
+ALTER TABLE docs RENAME COLUMN doc TO body;
+SELECT ttl_docs.set_indexing('docs', 'lazy');
+SELECT ttl_docs.release('docs');
+SELECT ttl_docs.adopt('docs', 60);
 UPDATE pg_inherits SET inhdetachpending = false WHERE inhrelid = 'docs_1'::regclass;
 
 -- SECURITY LABEL, as a restore runs it: the same is harmless, anything else is refused.
@@ -151,6 +156,11 @@ COPY docs_1 FROM STDIN;
 \.
 RESET row_security;
 SELECT id FROM docs_1;
+-- Nobody writes to it but a restore.
+INSERT INTO docs_1 VALUES (3, '{}');
+COPY docs_1 (id, doc) FROM STDIN;
+3	{}
+\.
 SELECT collection, holds, hint FROM ttl_docs.collections WHERE collection::text NOT LIKE 'pl.%';
 SELECT state FROM ttl_docs.stat_collections WHERE collection = 'docs_1'::regclass;
 CREATE TABLE plain (LIKE docs_1) PARTITION BY RANGE (id);

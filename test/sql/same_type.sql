@@ -114,5 +114,25 @@ ALTER TABLE c ALTER COLUMN _slot TYPE bigint;
 ALTER TABLE p ALTER COLUMN _slot TYPE bigint USING _slot::bigint;
 CALL ttl_docs.purge('c');
 CALL ttl_docs.purge('p');
+RESET ttl_docs.clock_offset;
+
+-- A type of that name whose cast changes the search_path while the command runs
+INSERT INTO c (id, doc) VALUES ('kept', '{}');
+SELECT picture('c') AS before \gset
+CREATE TYPE same_type.timestamptz AS (t pg_catalog.timestamptz);
+CREATE FUNCTION same_type.into_own(pg_catalog.timestamptz) RETURNS same_type.timestamptz LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM set_config('search_path', 'pg_catalog, same_type, public', false);
+    RETURN ROW($1 + interval '10 years')::same_type.timestamptz;
+END $$;
+CREATE FUNCTION same_type.from_own(same_type.timestamptz) RETURNS pg_catalog.timestamptz LANGUAGE sql AS 'SELECT ($1).t';
+CREATE CAST (pg_catalog.timestamptz AS same_type.timestamptz) WITH FUNCTION same_type.into_own;
+CREATE CAST (same_type.timestamptz AS pg_catalog.timestamptz) WITH FUNCTION same_type.from_own AS ASSIGNMENT;
+SET search_path = same_type, pg_catalog, public;
+\set VERBOSITY sqlstate
+ALTER TABLE c ALTER COLUMN _ts TYPE pg_catalog.timestamptz USING _ts::timestamptz;
+\set VERBOSITY default
+SET search_path = pg_catalog, same_type, public;
+SELECT picture('c') = :'before' AS is_same;
 SET client_min_messages = warning;
 DROP SCHEMA same_type CASCADE;

@@ -101,7 +101,7 @@ until_is("SELECT on_disk('quick')", '0', 'and the documents are purged');
 # A held collection is counted again when more of it expires, also shortly after a count,
 # and also if there is a backlog already.  (A worker that nobody sends looks every five
 # minutes, which is longer than the test waits.)
-sql(q{SELECT ttl_docs.create_collection('counted', 600), ttl_docs.pause_purge('counted')});
+sql(q{SELECT ttl_docs.create_collection('counted', 600); SELECT ttl_docs.pause_purge('counted')});
 for my $count (1 .. 3)
 {
 	sql(qq{SET ttl_docs.clock_offset = '-1h'; INSERT INTO counted (id, doc) VALUES ('late $count', '{}')});
