@@ -163,7 +163,7 @@ for my $database (qw(restored copied))
 	let_workers_look($node, $database);
 	is($node->safe_psql($database, stat_of('state', 'sessions')), 'restored', "$database: the state");
 	like($node->safe_psql($database, stat_of('hint', 'sessions')),
-		qr/ttl_docs\.resume_purge\(\)/, "$database: the way out");
+		qr/SELECT ttl_docs\.resume_purge\('public\.sessions'\)/, "$database: the way out");
 	is($node->safe_psql($database, "SELECT count(*), on_disk('sessions') FROM sessions"),
 		'10|20', "$database: nothing is purged, and nothing expired is shown");
 	($ret, $stdout, $stderr) = $node->psql($database, "CALL ttl_docs.purge('sessions')");
@@ -380,7 +380,7 @@ for my $table (qw(minutes accepted doubted))
 	until_is($node, 'postgres', stat_of('state', $table), 'clock jump', "jump: $table is held");
 }
 like($node->safe_psql('postgres', stat_of('hint', 'doubted')),
-	qr/ttl_docs\.resume_purge\(\)/, 'jump: with the way out');
+	qr/SELECT ttl_docs\.resume_purge\('public\.doubted'\)/, 'jump: with the way out');
 is( $node->safe_psql(
 		'postgres',
 		"SELECT (SELECT count(*) FROM doubted), on_disk('doubted'), (SELECT count(*) FROM minutes), on_disk('minutes')"),

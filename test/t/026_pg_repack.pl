@@ -139,9 +139,9 @@ is(sql('SELECT count(*) FROM busy'), '6', 'keys of expired documents are free me
 # The purge waits for it, and says so.
 configure('ttl_docs.purge = on');
 until_is(stat_of('state', 'busy'), 'pg_repack', 'the state names pg_repack');
-like(sql(stat_of('hint', 'busy')), qr/^pg_repack is at work on the table/, 'and so does the hint');
+like(sql(stat_of('hint', 'busy')), qr/^pg_repack is working on the table/, 'and so does the hint');
 my ($status, $stdout, $stderr) = $node->psql('postgres', q{CALL ttl_docs.purge('busy')});
-like($stderr, qr/WARNING:  the purge of "busy" is held: pg_repack\n.*trigger "repack_trigger".*\nHINT:  pg_repack is at work/,
+like($stderr, qr/WARNING:  the purge of "busy" is held: pg_repack\n.*trigger "repack_trigger".*\nHINT:  pg_repack is working on the table/,
 	'CALL purge() says so, too');
 is(sql("SELECT on_disk('busy')"), '13', 'nothing is purged');
 
