@@ -59,7 +59,7 @@ typedef struct CacheEntry
 {
 	Oid			relid;			/* hash key, must be first */
 	bool		is_collection;
-	bool		has_own_label;	/* and it counts */
+	bool		has_own_label;	/* and that label is in effect */
 	bool		is_partition;
 	bool		has_partitions;
 	Collection	collection;
@@ -118,7 +118,7 @@ ttl_docs_collection(Oid relid, Collection *collection)
 }
 
 /*
- * Does the table's own label count?  That of a partition of a collection does
+ * Is the table's own label in effect?  That of a partition of a collection is
  * not: it is a copy (collection_label.c).
  */
 bool

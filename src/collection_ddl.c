@@ -668,7 +668,7 @@ add_system_columns(Oid relid, const CollectionSettings *settings,
  * Forbids that a document has no stamp, where the column was there before.  To
  * spare itself a scan, core computes what is constant in the table's CHECK
  * constraints, so it must not be left to a caller with more rights than the owner.
- * Not by ALTER TABLE: an owner may have no right to look into the schema.
+ * Does not run ALTER TABLE as SQL, because the owner may lack USAGE on the schema.
  */
 static void
 set_not_null_as_owner(Oid relid)
@@ -685,7 +685,7 @@ set_not_null_as_owner(Oid relid)
 
 	ttl_docs_become_owner(rel, &before);
 	table_close(rel, NoLock);
-	/* for a command that runs us, and has event triggers */
+	/* core wants this if the command that calls us has event triggers */
 	EventTriggerAlterTableStart((Node *) stmt);
 	AlterTableInternal(relid, stmt->cmds, true);
 	EventTriggerAlterTableEnd();

@@ -219,7 +219,7 @@ note_link(Oid child, Oid parent)
 	note->parent_is_collection = ttl_docs_collection(parent, &before);
 	if (!note->parent_is_collection)
 		return;
-	/* of one that comes, the label counts no longer; the review writes it */
+	/* the label of an attached table is no longer in effect; the review rewrites it */
 	if (child == notebook->attached.child && parent == notebook->attached.parent)
 	{
 		notebook->attached.is_linked = true;

@@ -30,15 +30,15 @@ typedef struct Note
 	Oid			relid;
 	Oid			other;
 	AttrNumber	attno;			/* NOTE_COLUMN; 0 if any */
-	NameData	name;			/* and what it was called, */
-	Oid			type;			/* with its type before the command */
+	NameData	name;			/* its name before the command */
+	Oid			type;			/* its type before the command */
 	int32		typmod;
 	bool		is_doc;			/* it is the document column */
 	bool		is_piece;		/* it is that or a system column */
 	bool		is_dropped;
 	bool		parent_is_collection;	/* NOTE_LINK_CHANGED */
-	bool		was_collection; /* likewise: relid, by itself, before */
-	CollectionSettings before;	/* its settings then */
+	bool		was_collection; /* relid was a collection by itself */
+	CollectionSettings before;	/* its settings, if so */
 } Note;
 
 /* A collection that ATTACH PARTITION makes part of another one; InvalidOid = none */

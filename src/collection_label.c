@@ -14,7 +14,7 @@
  * database and table are the OIDs under which it was written.  Where they
  * differ from those of the table that carries the label, it came by a restore.
  *
- * Two keys are there only if they say something: "grace_until", a time
+ * Two keys are present only if they are set: "grace_until", a time
  * (collection_grace.c), and "purge_subscribed": true (purge_hold.c).
  *
  * Each partition has a copy of the label of its root.  Nothing reads the copy
@@ -22,7 +22,7 @@
  * restored alone brings its copy along, and so it is a collection by itself, with
  * the settings and floors of its root, and held as restored.  The same happens if
  * a server without the library detaches it.  ttl_docs_set_label() keeps the
- * copies as their root's label is; collection_review.c gives one to a new
+ * copies equal to the root's label; collection_review.c gives one to a new
  * partition.
  *
  * SECURITY LABEL, which is how a restore writes one, comes through

@@ -145,10 +145,10 @@ review_dropped_extension(void)
 }
 
 /*
- * A restore has brought a label.  OIDs begin anew in each server, so the label can
- * name the very table and database that it was brought to, by coincidence, and must
- * not look like ours; but pg_upgrade keeps the OIDs, and the purge goes on.
- * Partitions that are there already get their copies.
+ * A restore has brought a label.  By coincidence, a restored label can name the OIDs
+ * of the table and database that it was restored to; it must not look like a label
+ * that was written here.  pg_upgrade keeps OIDs, so there the purge goes on.
+ * Existing partitions get their copies.
  */
 static void
 review_restored(Oid relid)

@@ -1,10 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * purge_cancel.c
- *		Tells whether somebody cancelled CALL purge(), or a trigger only says so.
+ *		Tells whether somebody cancelled CALL purge(), or a trigger raised that error itself.
  *
  * A trigger of a document can raise the error query_canceled by itself.  That is
- * trouble of the document, and the call goes on.  A real cancel, and
+ * an error of the document, and the call goes on.  A real cancel, and
  * statement_timeout, have to end the call.  Both are errors with the same code, also
  * where a trigger catches one and raises another with the same code.
  *

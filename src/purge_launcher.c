@@ -14,16 +14,16 @@
  * went, and a clock that jumped.  A database that it does not know yet is due at
  * once: whether the extension is there, only a worker can tell.
  *
- * Whether the purge is off in a database, only a worker can tell, too, and its
- * settings can be old: it inherits them from the postmaster, reads those of the
+ * Only a worker can tell whether the purge is off in a database, and the worker's
+ * settings can be out of date: it inherits them from the postmaster, reads those of the
  * database when it connects, and both may change right after that.  So the
  * launcher counts, in settings_epoch, whatever may have turned the purge on:
  *
  * 1. Settings change first: the postmaster reads its file, or ALTER DATABASE
  *    commits.  Then the launcher hears of it.  Then the launcher counts.
  * 2. A worker has the count of the moment when the launcher asked for it.  If it
- *    finds the purge to be off, it leaves that count, and that the database is due.
- * 3. The launcher takes the word of a worker only if the count is still the same.
+ *    finds the purge to be off, it stores that count, and leaves the database due.
+ * 3. The launcher believes a worker only if the count is still the same.
  *    Else it sends another one.  The other one is started after the launcher counted,
  *    so after the settings changed.
  *

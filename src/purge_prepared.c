@@ -5,9 +5,9 @@
  *
  * A transaction tells the purge what it has changed when it commits (purge_due.c,
  * purge_database.c).  PREPARE TRANSACTION is too early: workers still see the old
- * catalogs.  So whoever runs COMMIT PREPARED or ROLLBACK PREPARED tells.  That
- * session does not know what the transaction has changed, so it has all tables
- * of the database looked at.
+ * catalogs.  So the session that runs COMMIT PREPARED or ROLLBACK PREPARED notifies
+ * the purge.  That session does not know what the transaction has changed, so it has
+ * all tables of the database looked at.
  *
  * Most prepared transactions change no collection, and nobody should be woken
  * for those.  A transaction that does takes a lock when it is prepared, the
@@ -17,7 +17,7 @@
  * itself.  In pg_locks it has the locktype "object", the class pg_extension, the
  * object 0 and the subobject of PREPARED_MARK.
  *
- * Documents need no mark.  They are told of at PREPARE, and a worker that finds a
+ * Documents need no mark.  They are announced at PREPARE, and a worker that finds a
  * row that is not committed comes back for it.
  *
  * Logical replication finishes prepared transactions without a command.  They

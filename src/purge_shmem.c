@@ -188,8 +188,8 @@ PurgeTable *
 ttl_docs_purge_table(Oid relid, Oid root)
 {
 	/*
-	 * Writes ask for each row.  As long as no entry goes, what was found stays,
-	 * and so does it that there was no room.
+	 * Writes ask for each row.  While no entry is removed, the result stays valid,
+	 * also if the result was that there is no room.
 	 */
 	static struct
 	{

@@ -16,8 +16,8 @@
  *
  * Which tables there are is known from shared memory.  Only where collections
  * came or changed are they listed from the catalog; labels are the truth.  Tables
- * that have no entry in shared memory are purged as well (purge_tables.c).  A
- * quarter of a visit is theirs, also if all others have a backlog.
+ * that have no entry in shared memory are purged as well (purge_tables.c).  They
+ * get a quarter of each visit, even if all other tables have a backlog.
  *
  * The process connects as the superuser that the server was made with, as
  * autovacuum does, and pins the settings that could make a difference.  Code of

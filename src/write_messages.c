@@ -14,8 +14,8 @@
  *   arrived identifies it.  (Several statements in one string arrive together,
  *   and get one warning.)
  *
- * Restores and the replica role keep the stamps that they bring, and do not call the
- * two.  Neither is for replication in another role, where nobody reads messages.
+ * Restores and the replica role keep the stamps that they bring, and raise neither
+ * NOTICE nor WARNING.  Nor does replication in another role: nobody would read them.
  *
  *-------------------------------------------------------------------------
  */
