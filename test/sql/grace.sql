@@ -1,7 +1,7 @@
 --
 -- A change of settings that makes living documents expire: it says how many, and
 -- holds the purge of the collection for ttl_docs.purge_grace, so that they can be
--- copied out.  (The workers, and the end of the hold: test/t/027_grace.pl.)
+-- copied out.  (The workers, and the end of the hold: test/t/027_purge_grace.pl.)
 --
 \set SHOW_CONTEXT never
 CREATE ROLE regress_ttl_docs_owner;
