@@ -517,10 +517,19 @@ class Server:
         return False
 
     def start(self):
+        self.remove_empty_locks()
         # Not by pipes, which the server would keep open.
         subprocess.run(['pg_ctl', '-D', self.data, '-l', self.log, '-w', '-t', str(PATIENCE), 'start'],
                        check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                        stderr=subprocess.DEVNULL)
+
+    def remove_empty_locks(self):
+        """A server that was killed between making a lock file and filling it leaves it empty.  The next
+        one then refuses to start, and asks for an administrator: that is us."""
+        socket = os.path.join(os.environ.get('PGHOST', ''), '.s.PGSQL.%s.lock' % os.environ.get('PGPORT', ''))
+        for path in (socket, os.path.join(self.data, 'postmaster.pid')):
+            if os.path.exists(path) and os.path.getsize(path) == 0:
+                os.remove(path)
 
     def start_and_kill(self, seconds):
         """Lets recovery begin, and kills it."""
