@@ -32,7 +32,6 @@
 #include "access/stratnum.h"
 #include "access/table.h"
 #include "access/tableam.h"
-#include "catalog/pg_type.h"
 #include "executor/tuptable.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"

@@ -10,10 +10,12 @@
 use strict;
 use warnings;
 
+use lib 'test/perl';
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
-use Time::HiRes qw(usleep time);
+use Time::HiRes qw(time);
+use WorkerLog;
 
 my $node = PostgreSQL::Test::Cluster->new('main');
 $node->init;
@@ -31,7 +33,6 @@ $node->start;
 
 my $launcher =
   q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'ttl_docs launcher'};
-my $worker_start = qr/starting background worker process "ttl_docs purge worker"/;
 
 # Runs SQL, and returns its output.
 sub sql
@@ -154,34 +155,6 @@ sub set_and_reload
 	return;
 }
 
-sub log_size
-{
-	return -s $node->logfile;
-}
-
-# How many workers were started since the log had that size.
-sub worker_starts
-{
-	my ($offset) = @_;
-	my $count = () = slurp_file($node->logfile, $offset) =~ /$worker_start/g;
-	return $count;
-}
-
-# Waits until no worker has been started for a second.
-sub wait_until_idle
-{
-	my $quiet = 0;
-	my $seen = -1;
-	for (my $i = 0; $i < 600 && $quiet < 10; $i++)
-	{
-		my $now = worker_starts(0);
-		$quiet = $now == $seen ? $quiet + 1 : 0;
-		$seen = $now;
-		usleep(100_000);
-	}
-	return $quiet == 10;
-}
-
 #
 # From the first start, without configuration and without a restart
 #
@@ -210,21 +183,21 @@ set_and_reload("ttl_docs.purge_naptime = '20ms'");
 # Nothing to do
 #
 
-ok(wait_until_idle(), 'workers leave when there is nothing to do');
-my $offset = log_size();
+ok(wait_until_idle($node), 'workers leave when there is nothing to do');
+my $offset = log_size($node);
 for my $i (1 .. 20)
 {
 	# what is written last is due last
 	sql(join("\n",
 			map { "SELECT count(*) FROM docs WHERE id = '$_'; UPDATE docs SET doc = doc || '{\"n\": $i}' WHERE id = 'live $_';" } 1 .. 20));
 }
-is(worker_starts($offset), 0,
+is(worker_starts($node, $offset), 0,
 	'no worker starts while nothing is due, whatever sessions do');
 
 # The launcher sleeps until tomorrow now.
 sql(q{INSERT INTO docs (id, doc) VALUES ('soon', '{"ttl": 1}')});
 becomes(has_on_disk('docs', 100), 'a document that is due earlier wakes it');
-ok(wait_until_idle(), 'and it goes to sleep again');
+ok(wait_until_idle($node), 'and it goes to sleep again');
 
 # It is told of what is told at the same time as a change of collections, too.
 sql(q{
@@ -251,7 +224,7 @@ end_slow_backlog('restarted');
 start_slow_backlog('crashed');
 my $pid = sql(worker_at('crashed') . ' LIMIT 1');
 my $old_launcher = sql($launcher);
-$offset = log_size();
+$offset = log_size($node);
 # should the visit have just ended, any process will do
 kill('KILL', $pid eq '' ? $old_launcher : $pid);
 $node->wait_for_log(qr/all server processes terminated; reinitializing/, $offset);
@@ -302,7 +275,7 @@ sub stays_on_disk
 {
 	my ($collection, $count, $name) = @_;
 	becomes(has_state($collection, 'disabled'), "$name: shown as disabled");
-	my $before = log_size();
+	my $before = log_size($node);
 	$node->reload;
 	$node->wait_for_log($worker_start, $before);
 	becomes(has_state($collection, 'disabled'), "$name: still so");
@@ -449,7 +422,7 @@ $session->query_safe('BEGIN');
 $session->query_until(qr/waits/, "\\echo waits\nLOCK TABLE locked IN ACCESS EXCLUSIVE MODE;\n");
 wait_until(
 	q{SELECT EXISTS (SELECT FROM pg_locks WHERE relation = 'locked'::regclass AND NOT granted)});
-$offset = log_size();
+$offset = log_size($node);
 $writer->query_safe('COMMIT');
 $writer->quit;
 # looked at, twice
@@ -543,7 +516,7 @@ sql(q{
 		FROM generate_series(1, 20) AS i \gexec
 	SELECT ttl_docs.adopt('wide', 60);
 });
-ok(wait_until_idle(), 'idle after a look at twenty tables');
+ok(wait_until_idle($node), 'idle after a look at twenty tables');
 sql(q{
 	SET ttl_docs.clock_offset = '-1h';
 	INSERT INTO wide SELECT '{}', i % 20 + 1 FROM generate_series(1, 200) AS i;
@@ -555,11 +528,11 @@ becomes(has_on_disk('wide', 0), 'twenty tables in a transaction');
 #
 
 # A clock that is set for a database is for its sessions.
-ok(wait_until_idle(), 'idle at the end');
+ok(wait_until_idle($node), 'idle at the end');
 sql(q{ALTER DATABASE postgres SET ttl_docs.clock_offset = '-1h'});
 sql(q{SET ttl_docs.clock_offset = 0; INSERT INTO docs (id, doc) VALUES ('now', '{"ttl": 1}')});
 becomes(has_on_disk('docs', 100), 'workers go by the clock of the server');
-ok(wait_until_idle(), 'and are not sent in vain');
+ok(wait_until_idle($node), 'and are not sent in vain');
 sql('ALTER DATABASE postgres RESET ttl_docs.clock_offset');
 
 my $log = slurp_file($node->logfile);

@@ -10,11 +10,13 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
+use lib 'test/perl';
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use PurgeNode;
 use Test::More;
 use Time::HiRes qw(usleep time);
+use WorkerLog;
 
 my $node = start_node(
 	q{
@@ -25,7 +27,6 @@ max_prepared_transactions = 5
 max_worker_processes = 16
 log_min_messages = debug1
 });
-my $worker_start = qr/starting background worker process "ttl_docs purge worker"/;
 
 sub expired
 {
@@ -36,33 +37,6 @@ sub expired
 			SELECT 'expired ' || gen_random_uuid(), '{}' FROM generate_series(1, $count) AS i;
 		RESET ttl_docs.clock_offset;
 	};
-}
-
-sub worker_starts
-{
-	my ($offset) = @_;
-	my $count = () = slurp_file($node->logfile, $offset) =~ /$worker_start/g;
-	return $count;
-}
-
-sub log_size
-{
-	return -s $node->logfile;
-}
-
-# Waits until no worker has been started for a second.
-sub wait_until_idle
-{
-	my $quiet = 0;
-	my $seen = -1;
-	for (my $i = 0; $i < 600 && $quiet < 10; $i++)
-	{
-		my $now = worker_starts(0);
-		$quiet = $now == $seen ? $quiet + 1 : 0;
-		$seen = $now;
-		usleep(100_000);
-	}
-	return $quiet == 10;
 }
 
 # ---- Settings that change while a worker starts ----
@@ -96,8 +70,8 @@ sub change_while_worker_starts
 	my $log;
 
 	sql('DROP DATABASE IF EXISTS empty');
-	ok(wait_until_idle(), "$setting: no worker is on its way");
-	$log = log_size();
+	ok(wait_until_idle($node), "$setting: no worker is on its way");
+	$log = log_size($node);
 	unlink glob($node->data_dir . '/held.*');
 	append_to_file($hold_file, '');
 	$session->query_safe($command);
@@ -127,7 +101,7 @@ is(sql(q{SELECT on_disk('docs')}), '10', 'and nothing is purged');
 $session->quit;
 
 # The state is not lost while the launcher asks again.
-my $log = log_size();
+my $log = log_size($node);
 sql(q{ALTER DATABASE postgres SET work_mem = '16MB'});
 my @states = map { sql(stat_of('state', 'docs')) } 1 .. 20;
 $node->wait_for_log($worker_start, $log);
@@ -148,7 +122,7 @@ sub finish_after_look
 	my ($name, $statements, $restarts, $end) = @_;
 	sql("BEGIN; $statements; PREPARE TRANSACTION '$name';");
 	$node->restart if $restarts;
-	ok(wait_until_idle(), "$name: the workers have looked");
+	ok(wait_until_idle($node), "$name: the workers have looked");
 	is(sql($marks), '1', "$name: it is known that it changes collections");
 	sql(($end // 'COMMIT') . " PREPARED '$name'");
 	is(sql($marks), '0', "$name: until it is finished");
@@ -167,7 +141,7 @@ for my $restarts (0, 1)
 		"created$after: a collection that comes by COMMIT PREPARED is purged");
 
 	sql("SELECT ttl_docs.create_collection('lowered$after', -1);" . expired("lowered$after", 10));
-	ok(wait_until_idle(), "lowered$after: nothing to do");
+	ok(wait_until_idle($node), "lowered$after: nothing to do");
 	finish_after_look("lowered$after", "SELECT ttl_docs.set_default_ttl('lowered$after', 60)",
 		$restarts);
 	until_is("SELECT on_disk('lowered$after')", '0',
@@ -190,19 +164,19 @@ until_is(q{SELECT on_disk('docs')}, '0', 'it goes on after ROLLBACK PREPARED');
 
 # Transactions of others
 sql('CREATE TABLE plain (n int)');
-ok(wait_until_idle(), 'nothing to do');
-$log = log_size();
+ok(wait_until_idle($node), 'nothing to do');
+$log = log_size($node);
 sql(qq{BEGIN; INSERT INTO plain VALUES ($_); PREPARE TRANSACTION 'plain $_'}) for 1 .. 3;
 is(sql($marks), '0', 'a transaction that changes no collection has no mark');
 sql("COMMIT PREPARED 'plain $_'") for 1 .. 3;
-ok(wait_until_idle(), 'they are finished');
-is(worker_starts($log), 0, 'and nobody was woken');
+ok(wait_until_idle($node), 'they are finished');
+is(worker_starts($node, $log), 0, 'and nobody was woken');
 
 # ---- A visit that fails while it lists the tables ----
 
 # The lock is that of a prepared transaction, so that no session has to wait for it.  The
 # statistics are not asked for the table: that would give it an entry in shared memory.
-$log = log_size();
+$log = log_size($node);
 configure('ttl_docs.purge = off');
 $node->wait_for_log(qr/parameter "ttl_docs.purge" changed/, $log);
 sql(q{
@@ -215,7 +189,7 @@ sql(q{
 	LOCK TABLE pg_seclabel IN ACCESS EXCLUSIVE MODE;
 	PREPARE TRANSACTION 'labels';
 });
-$log = log_size();
+$log = log_size($node);
 configure('ttl_docs.purge = on');
 $node->wait_for_log(qr/canceling statement due to lock timeout/, $log);
 sql(q{COMMIT PREPARED 'labels'});
@@ -273,12 +247,12 @@ until_is(
 	'0', 'all is purged in the end');
 
 # Writes to a table without an entry
-ok(wait_until_idle(), 'nothing to do');
-$log = log_size();
+ok(wait_until_idle($node), 'nothing to do');
+$log = log_size($node);
 my $began = time;
 sql(join('', map { expired('quick_1', 1) } 1 .. 99));
-ok(wait_until_idle(), '99 writes');
-cmp_ok(worker_starts($log), '<=', 1 + (time - $began) / 30,
+ok(wait_until_idle($node), '99 writes');
+cmp_ok(worker_starts($node, $log), '<=', 1 + (time - $began) / 30,
 	'and no worker was sent but for a round');
 # so that the test need not wait for the next round
 sql(q{SELECT ttl_docs.resume_purge('quick_1')});
