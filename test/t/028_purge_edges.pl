@@ -10,7 +10,6 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use lib 'test/perl';
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use PurgeNode;
