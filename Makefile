@@ -6,7 +6,7 @@
 
 EXTENSION = ttl_docs
 MODULE_big = ttl_docs
-OBJS := $(patsubst %.c,%.o,$(sort $(wildcard src/*.c)))
+OBJS := $(patsubst %.c,%.o,$(sort $(wildcard src/*.c src/*/*.c)))
 DATA := $(sort $(wildcard sql/ttl_docs--*.sql))
 
 REGRESS := $(sort $(patsubst test/sql/%.sql,%,$(wildcard test/sql/*.sql)))
@@ -66,7 +66,7 @@ include $(PGXS)
 ifeq ($(filter clean distclean,$(MAKECMDGOALS)),)
 $(shell echo '$(PG_VERSION) $(PGXS)' | cmp -s - .built-for || echo '$(PG_VERSION) $(PGXS)' > .built-for)
 endif
-$(OBJS) $(OBJS:.o=.bc): $(wildcard src/*.h) .built-for
+$(OBJS) $(OBJS:.o=.bc): $(wildcard src/*.h src/*/*.h) .built-for
 
 endif
 

@@ -5,12 +5,16 @@
  *
  * Each difference has one name here, and no other file asks for a version.
  * PostgreSQL 19 checks foreign keys without SPI, that is, without a plan that
- * access_plan.c could filter: it needs more than an entry here.
+ * access/plan.c could filter: it needs more than an entry here.
  *
  *-------------------------------------------------------------------------
  */
 #ifndef TTL_DOCS_COMPAT_H
 #define TTL_DOCS_COMPAT_H
+
+#include "nodes/parsenodes.h"
+#include "nodes/plannodes.h"
+#include "nodes/tidbitmap.h"
 
 #if PG_VERSION_NUM < 150000
 #error "ttl_docs needs PostgreSQL 15 or newer"
@@ -47,12 +51,16 @@
 
 /* Tables that a query names, which are those it asks rights for: a list since 16 */
 #if PG_VERSION_NUM < 160000
-#define compat_named_tables(stmt) \
-	({ int count_ = 0; \
-	   ListCell *lc_; \
-	   foreach(lc_, (stmt)->rtable) \
-	       count_ += lfirst_node(RangeTblEntry, lc_)->requiredPerms != 0; \
-	   count_; })
+static inline int
+compat_named_tables(const PlannedStmt *stmt)
+{
+	int			count = 0;
+	ListCell   *lc;
+
+	foreach(lc, stmt->rtable)
+		count += lfirst_node(RangeTblEntry, lc)->requiredPerms != 0;
+	return count;
+}
 #else
 #define compat_named_tables(stmt)	list_length((stmt)->permInfos)
 #endif
@@ -161,19 +169,29 @@ typedef bool compat_UpdateIndexes;
 #define compat_TBMIterator	TBMIterator
 #define compat_tbm_begin(bitmap)	tbm_begin_iterate(bitmap)
 #define compat_tbm_end(iterator)	tbm_end_iterate(iterator)
-#define compat_tbm_next(iterator, block) \
-	({ TBMIterateResult *result_ = tbm_iterate(iterator); \
-	   if (result_ != NULL) *(block) = result_->blockno; \
-	   result_ != NULL; })
+static inline bool
+compat_tbm_next(compat_TBMIterator *iterator, BlockNumber *block)
+{
+	TBMIterateResult *result = tbm_iterate(iterator);
+
+	if (result != NULL)
+		*block = result->blockno;
+	return result != NULL;
+}
 #else
 #define compat_TBMIterator	TBMPrivateIterator
 #define compat_tbm_begin(bitmap)	tbm_begin_private_iterate(bitmap)
 #define compat_tbm_end(iterator)	tbm_end_private_iterate(iterator)
-#define compat_tbm_next(iterator, block) \
-	({ TBMIterateResult result_; \
-	   bool found_ = tbm_private_iterate(iterator, &result_); \
-	   if (found_) *(block) = result_.blockno; \
-	   found_; })
+static inline bool
+compat_tbm_next(compat_TBMIterator *iterator, BlockNumber *block)
+{
+	TBMIterateResult result;
+	bool		found = tbm_private_iterate(iterator, &result);
+
+	if (found)
+		*block = result.blockno;
+	return found;
+}
 #endif
 
 /* Messages for logical decoding can be flushed since 17; a commit does it */

@@ -11,7 +11,7 @@
 
 #include "utils/guc.h"
 
-#include "purge.h"
+#include "purge/purge.h"
 
 /*
  * ttl_docs.clock_offset: seconds by which this session's clock is ahead of the

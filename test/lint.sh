@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Looks at the source without running it ("make lint"):
 #	compiler    that of the server, and clang: every warning is an error
+#	layers      the parts of src include only what src/README.md allows
 #	symbols     what the library exports begins with ttl_docs_: it is loaded into every
 #	            process, and on Linux all libraries share one name space
 #	cppcheck    warnings, performance and portability
@@ -77,13 +78,17 @@ check_symbols() {
 		grep -Ev '^(pg_finfo_)?ttl_docs_|^_PG_init$|^Pg_magic_func$'
 }
 
+check_layers() {
+	test/layers.py
+}
+
 check_cppcheck() {
 	cppcheck --quiet --error-exitcode=1 --std=c99 --enable=warning,performance,portability --inline-suppr \
-		--include=test/lint.h -I src -D__GNUC__ -DPG_VERSION_NUM="$(pg_major "$PG_CONFIG")0000" src/*.c
+		--include=test/lint.h -I src -D__GNUC__ -DPG_VERSION_NUM="$(pg_major "$PG_CONFIG")0000" src/*.c src/*/*.c
 }
 
 check_tidy() {
-	clang-tidy --quiet --warnings-as-errors='*' --checks="$TIDY_CHECKS" src/*.c -- \
+	clang-tidy --quiet --warnings-as-errors='*' --checks="$TIDY_CHECKS" src/*.c src/*/*.c -- \
 		-I src -isystem "$("$PG_CONFIG" --includedir-server)" -D_GNU_SOURCE -DUSE_ASSERT_CHECKING
 }
 
@@ -118,6 +123,7 @@ git ls-files -z --cached --others --exclude-standard |
 say "" "== lint"
 check clang clang
 check compiler make
+check layers /usr/bin/python3
 check symbols nm
 check cppcheck cppcheck
 check tidy clang-tidy

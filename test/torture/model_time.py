@@ -8,7 +8,7 @@ The model's clock moves by units.  There are two ways to have the server follow:
   is a second, so that is what documents that expire have, and a sleep is a little longer.
   Statements run in the windows between sleeps, which are shorter than that.  Sessions with an
   offset take no short cuts, so only this way tests the short cuts of writes
-  (src/write_quiet.c).
+  (src/write/maybe_expired.c).
 """
 
 import bisect

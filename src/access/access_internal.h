@@ -1,0 +1,85 @@
+/*-------------------------------------------------------------------------
+ *
+ * access_internal.h
+ *		What the files of access know of one another.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef TTL_DOCS_ACCESS_INTERNAL_H
+#define TTL_DOCS_ACCESS_INTERNAL_H
+
+#include "access/access.h"
+
+/* A query between ExecutorStart and the end of its memory, or a utility command */
+typedef struct LiveQuery
+{
+	struct LiveQuery *next;		/* the live query started before this one */
+	Snapshot	snapshot;
+	EState	   *estate;			/* NULL while ExecutorStart runs */
+	PlannedStmt *stmt;			/* valid while the query runs; NULL for a
+								 * utility command */
+	bool		is_utility;
+	bool		copies_snapshot;	/* a utility command that runs its query
+									 * under a copy of its snapshot */
+	TimestampTz instant;
+	bool		foreign_key_check;	/* core checks a foreign key: judged at the
+									 * clock */
+	bool		needs_all_rows; /* a foreign key check for a period of time */
+	bool		foreign_key_action; /* core's RI triggers write */
+	bool		validates_foreign_key;	/* ALTER TABLE checks existing rows */
+	TimestampTz checked_due;	/* when the row that a foreign key check found
+								 * expires */
+	Oid			repacked;		/* the collection that pg_repack copies by this
+								 * query, or InvalidOid */
+	struct KeptSettings *settings;	/* of this query, see visibility.c */
+} LiveQuery;
+
+/* A utility command from its start to its end */
+typedef struct UtilityCommand
+{
+	LiveQuery	query;
+	struct UtilityCommand *outer;	/* the one that runs this one */
+	LiveQuery  *outer_running;	/* the query that runs this command */
+	bool		is_subcommand;	/* core made it out of the outer one */
+	bool		may_validate;	/* it may check rows against a foreign key */
+	TimestampTz imported;		/* instant of the snapshot that it imports, or
+								 * DT_NOEND */
+} UtilityCommand;
+
+/* instant.c */
+extern LiveQuery *ttl_docs_running_query(void);
+extern UtilityCommand *ttl_docs_running_command(void);
+extern TimestampTz ttl_docs_current_instant(void);
+extern int	ttl_docs_instant_param(const PlannedStmt *stmt);
+
+/*
+ * The types of the parameter for the instant, and of the mark after it, which
+ * is no parameter.  Core leaves the OIDs from 8000 to 9999 to its development.
+ */
+#define INSTANT_PARAM_TYPE	INTERNALOID
+#define PLAN_MARK_TYPE		9876
+
+/* plan.c */
+extern void ttl_docs_prepare_plan(QueryDesc *queryDesc);
+
+/* visibility.c */
+pg_noreturn extern void ttl_docs_report_later_collection(Oid relid);
+extern CollectionSettings ttl_docs_current_settings(Oid relid);
+extern void ttl_docs_forget_kept_settings(void);
+
+/* foreign_key.c */
+extern bool ttl_docs_validates_foreign_key(Node *parsetree);
+extern bool ttl_docs_is_validated_parent(const RangeTblEntry *rte);
+extern void ttl_docs_recognise_foreign_key_query(LiveQuery *query,
+												 const QueryDesc *queryDesc,
+												 int eflags);
+
+/* pg_repack.c */
+extern Oid	ttl_docs_repacked_collection(const PlannedStmt *stmt);
+
+/* imported_snapshot.c */
+extern void ttl_docs_publish_instant(TimestampTz instant);
+extern void ttl_docs_unpublish_instants(void);
+extern TimestampTz ttl_docs_instant_to_import(Node *parsetree);
+
+#endif							/* TTL_DOCS_ACCESS_INTERNAL_H */

@@ -1,0 +1,607 @@
+/*-------------------------------------------------------------------------
+ *
+ * plan.c
+ *		Puts the visibility test into every scan of a collection.
+ *
+ * The planner plans as if there were no TTL, and when it is done we visit each
+ * node of the finished plan.  A scan of a collection, or of a partition of
+ * one, gets the test as its first qual; it is then part of what the scan
+ * returns, for whoever is above.  That is why it works the same for joins on
+ * either side, sub-queries, set operations, inlined functions, parallel plans,
+ * rechecks of rows that changed (EvalPlanQual), and why plans keep their shape
+ * and their indexes.
+ *
+ * Doing it earlier leaks: quals added to the query miss functions that are
+ * inlined later, quals added to base relations are lost under UNION ALL, and
+ * security quals keep jsonb indexes from being used.
+ *
+ * Index-only scans read the index, not the table, so the test needs _ts and
+ * _ttl in the index.  paths.c sees to it that the planner takes no
+ * other.  If another extension does, an index scan takes its place.  A scan that
+ * we do not know how to filter is an error, never a leak.
+ *
+ * A cached plan has to be made anew when the table becomes a collection or
+ * stops being one.  The label invalidates the table; for a partition, the root
+ * is added to what the plan depends on, and the test function too.  Settings
+ * are not in the plan: the test reads them when it is executed.
+ *
+ * Plans that read a collection also get the parameter that carries the instant to
+ * parallel workers (instant.c).  So do parallel plans that read none
+ * themselves but contain a function or operator that is not core's.
+ *
+ * If another hook plans a query with our help and hands the result through us
+ * again, the test is there already and is left alone.
+ *
+ * ON CONFLICT DO UPDATE does not scan: it gets the row from the index.  If that
+ * expires after our trigger has looked for it, the update's trigger raises a
+ * serialization failure; but a WHERE could skip the update, and lose the new
+ * document without a word.  So the WHERE begins with the same check.
+ *
+ * Plans that never passed the planner hook.  Another extension may call
+ * standard_planner() itself, and execute what that returns.  ExecutorStart is
+ * the second door (instant.c calls ttl_docs_prepare_plan): a plan that
+ * reads a collection and does not carry our mark is filtered there, on a copy,
+ * because it may belong to a cache.  The mark follows the parameter that carries the
+ * instant; its type is one that no expression of a query can have.
+ *
+ * The test is recognised by all of its node, never by its function alone:
+ * everybody may call is_live() in a query, with other arguments.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "catalog/pg_class.h"
+#include "catalog/pg_type.h"
+#include "miscadmin.h"
+#include "nodes/makefuncs.h"
+#include "nodes/nodeFuncs.h"
+#include "nodes/plannodes.h"
+#include "parser/parse_func.h"
+#include "parser/parsetree.h"
+#include "utils/inval.h"
+#include "utils/lsyscache.h"
+#include "utils/syscache.h"
+
+#include "access/access_internal.h"
+
+/* All take _ts, _ttl and the collection */
+#define TEST_FUNCTION			"is_live"
+#define PARENT_TEST_FUNCTION	"is_live_parent"
+#define UPSERT_TEST_FUNCTION	"require_live"
+
+/* What the walk over a plan needs to know */
+typedef struct PlanWalk
+{
+	PlannedStmt *stmt;
+	bool		has_collections;
+	bool		validates_foreign_key;	/* looks like core's query for that */
+	int			instant_param;
+	Bitmapset  *filtered;		/* range table entries whose scans have the test,
+								 * below the custom scan at hand */
+} PlanWalk;
+
+static bool scans_collection(const PlannedStmt *stmt);
+static void require_visible_collections(const PlannedStmt *stmt, Snapshot snapshot);
+static int	add_instant_param(PlannedStmt *stmt);
+static Plan *visit(Plan *plan, PlanWalk *walk);
+static void visit_list(List *plans, PlanWalk *walk);
+static bool scanned_collection(Index scanrelid, PlanWalk *walk,
+							   Collection *collection, RangeTblEntry **rte);
+static void filter_table_scan(Scan *scan, PlanWalk *walk);
+static const char *scan_test(const RangeTblEntry *rte, const PlanWalk *walk);
+static Plan *filter_index_only_scan(IndexOnlyScan *scan, PlanWalk *walk);
+static IndexScan *read_table_instead(IndexOnlyScan *scan);
+static Node *index_columns_to_table(Node *node, void *indextlist);
+static void visit_custom_scan(CustomScan *scan, PlanWalk *walk);
+static void refuse_unfiltered(Index scanrelid, Bitmapset *relids,
+							  Bitmapset *filtered, PlanWalk *walk);
+static bool is_filtered(Index rti, const Collection *collection,
+						const RangeTblEntry *rte, Bitmapset *filtered,
+						PlanWalk *walk);
+static void require_triggers(ModifyTable *modify, PlanWalk *walk);
+static void filter_upsert(ModifyTable *modify, PlanWalk *walk);
+static List *add_test(List *quals, const char *function, Oid collection,
+					  Index varno, AttrNumber ts, AttrNumber ttl, PlanWalk *walk);
+static Oid	find_test_function(const char *name);
+
+/*
+ * The second door: a plan that reads a collection and has not passed the planner
+ * hook gets the test before it is executed.  The copy lives in the caller's memory
+ * context, where core's callers of ExecutorStart have made the QueryDesc.
+ */
+void
+ttl_docs_prepare_plan(QueryDesc *queryDesc)
+{
+	PlannedStmt *stmt = queryDesc->plannedstmt;
+
+	if (!scans_collection(stmt))
+		return;
+
+	/*
+	 * The query must go by settings that are not older than its snapshot.
+	 * Taking a lock processes the invalidations of others, but not if the
+	 * transaction holds the lock already; and a cached plan may take no
+	 * others.
+	 */
+	AcceptInvalidationMessages();
+	require_visible_collections(stmt, queryDesc->snapshot);
+	if (ttl_docs_instant_param(stmt) >= 0)
+		return;
+	stmt = copyObject(stmt);
+	ttl_docs_filter_plan(stmt, false);
+	queryDesc->plannedstmt = stmt;
+}
+
+/*
+ * Refuses a table that became part of a collection after the snapshot was taken,
+ * because the query could miss live documents: the table may have been rewritten,
+ * and is then empty for the snapshot, or it had other settings before.  A backup is
+ * not refused: it gets what ALTER TABLE leaves for it, as from any other table.
+ */
+static void
+require_visible_collections(const PlannedStmt *stmt, Snapshot snapshot)
+{
+	ModifyTable *modify = (ModifyTable *) stmt->planTree;
+	Index		rti = 0;
+	ListCell   *lc;
+
+	foreach(lc, stmt->rtable)
+	{
+		RangeTblEntry *rte = lfirst_node(RangeTblEntry, lc);
+		Collection	collection;
+
+		rti++;
+		/* INSERT does not read its target */
+		if (rte->rtekind != RTE_RELATION ||
+			!ttl_docs_lookup_collection(rte->relid, &collection) ||
+			(stmt->commandType == CMD_INSERT && IsA(modify, ModifyTable) &&
+			 list_member_int(modify->resultRelations, rti)))
+			continue;
+		if (!ttl_docs_is_seen_by(rte->relid, snapshot) &&
+			!ttl_docs_acts_for_backup(collection.root))
+			ttl_docs_report_later_collection(rte->relid);
+	}
+}
+
+/* Puts the test into all scans of collections of a finished plan. */
+void
+ttl_docs_filter_plan(PlannedStmt *stmt, bool validates_foreign_key)
+{
+	PlanWalk	walk = {0};
+	ListCell   *lc;
+
+	walk.stmt = stmt;
+	walk.has_collections = scans_collection(stmt);
+	walk.validates_foreign_key = validates_foreign_key;
+	/* functions that workers call may read collections; core's do not */
+	if (!walk.has_collections &&
+		!(stmt->parallelModeNeeded && stmt->invalItems != NIL))
+		return;
+	walk.instant_param = add_instant_param(stmt);
+
+	stmt->planTree = visit(stmt->planTree, &walk);
+	foreach(lc, stmt->subplans)
+		lfirst(lc) = visit(lfirst(lc), &walk);	/* may be NULL */
+}
+
+/*
+ * Does the plan touch a collection?  Every scan refers to the range table, so we
+ * look there.  Every query passes here: for other tables, this must cost nothing.
+ */
+static bool
+scans_collection(const PlannedStmt *stmt)
+{
+	ListCell   *lc;
+	Collection	collection;
+
+	foreach(lc, stmt->rtable)
+	{
+		RangeTblEntry *rte = lfirst_node(RangeTblEntry, lc);
+
+		if (rte->rtekind == RTE_RELATION &&
+			ttl_docs_lookup_collection(rte->relid, &collection))
+			return true;
+	}
+	return false;
+}
+
+/* The parameter for the instant, with our mark behind it; added once. */
+static int
+add_instant_param(PlannedStmt *stmt)
+{
+	if (ttl_docs_instant_param(stmt) < 0)
+		stmt->paramExecTypes = lappend_oid(lappend_oid(stmt->paramExecTypes,
+													   INSTANT_PARAM_TYPE),
+										   PLAN_MARK_TYPE);
+	return ttl_docs_instant_param(stmt);
+}
+
+/* Visits a plan node and those below it; returns what takes its place. */
+static Plan *
+visit(Plan *plan, PlanWalk *walk)
+{
+	if (plan == NULL)
+		return NULL;
+	check_stack_depth();
+
+	switch (nodeTag(plan))
+	{
+		case T_SeqScan:
+		case T_SampleScan:
+		case T_IndexScan:
+		case T_BitmapHeapScan:
+		case T_TidScan:
+		case T_TidRangeScan:
+			filter_table_scan((Scan *) plan, walk);
+			break;
+		case T_IndexOnlyScan:
+			plan = filter_index_only_scan((IndexOnlyScan *) plan, walk);
+			break;
+		case T_ForeignScan:
+			refuse_unfiltered(((Scan *) plan)->scanrelid,
+							  ((ForeignScan *) plan)->fs_relids, NULL, walk);
+			break;
+		case T_CustomScan:
+			visit_custom_scan((CustomScan *) plan, walk);
+			return plan;
+		case T_ModifyTable:
+			require_triggers((ModifyTable *) plan, walk);
+			filter_upsert((ModifyTable *) plan, walk);
+			break;
+		case T_Append:
+			visit_list(((Append *) plan)->appendplans, walk);
+			break;
+		case T_MergeAppend:
+			visit_list(((MergeAppend *) plan)->mergeplans, walk);
+			break;
+		case T_SubqueryScan:
+			((SubqueryScan *) plan)->subplan =
+				visit(((SubqueryScan *) plan)->subplan, walk);
+			break;
+		case T_Gather:
+			((Gather *) plan)->initParam =
+				bms_add_member(((Gather *) plan)->initParam, walk->instant_param);
+			break;
+		case T_GatherMerge:
+			((GatherMerge *) plan)->initParam =
+				bms_add_member(((GatherMerge *) plan)->initParam, walk->instant_param);
+			break;
+		case T_BitmapAnd:
+		case T_BitmapOr:
+		case T_BitmapIndexScan:
+			/* the heap scan above them has the test */
+		case T_FunctionScan:
+		case T_ValuesScan:
+		case T_TableFuncScan:
+		case T_CteScan:
+		case T_NamedTuplestoreScan:
+		case T_WorkTableScan:
+			/* no table of their own */
+		case T_Result:
+		case T_ProjectSet:
+		case T_RecursiveUnion:
+		case T_NestLoop:
+		case T_MergeJoin:
+		case T_HashJoin:
+		case T_Material:
+		case T_Memoize:
+		case T_Sort:
+		case T_IncrementalSort:
+		case T_Group:
+		case T_Agg:
+		case T_WindowAgg:
+		case T_Unique:
+		case T_Hash:
+		case T_SetOp:
+		case T_LockRows:
+		case T_Limit:
+			/* just what is below them */
+			break;
+		default:
+			if (walk->has_collections)
+				ereport(ERROR,
+						(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+						 errmsg("ttl_docs cannot filter expired documents in this plan"),
+						 errdetail("The plan contains a node of unknown type %d.",
+								   (int) nodeTag(plan)),
+						 errhint("Disable that extension's scan types for queries on collections.")));
+			break;
+	}
+
+	plan->lefttree = visit(plan->lefttree, walk);
+	plan->righttree = visit(plan->righttree, walk);
+	return plan;
+}
+
+static void
+visit_list(List *plans, PlanWalk *walk)
+{
+	ListCell   *lc;
+
+	foreach(lc, plans)
+		lfirst(lc) = visit(lfirst(lc), walk);
+}
+
+/* Is what a node scans a collection whose expired documents it must skip? */
+static bool
+scanned_collection(Index scanrelid, PlanWalk *walk, Collection *collection,
+				   RangeTblEntry **rte)
+{
+	if (!walk->has_collections || scanrelid == 0)
+		return false;
+	*rte = rt_fetch(scanrelid, walk->stmt->rtable);
+	if ((*rte)->rtekind != RTE_RELATION ||
+		!ttl_docs_lookup_collection((*rte)->relid, collection))
+		return false;
+	if (collection->ts <= 0 || collection->ttl <= 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_COLUMN),
+				 errmsg("the collection \"%s\" has lost its system columns",
+						get_rel_name((*rte)->relid)),
+				 errhint("Live documents cannot be told from expired ones any more. Restore the table from a backup.")));
+	return true;
+}
+
+/* A scan that reads the rows of a table. */
+static void
+filter_table_scan(Scan *scan, PlanWalk *walk)
+{
+	Collection	collection;
+	RangeTblEntry *rte;
+
+	if (!scanned_collection(scan->scanrelid, walk, &collection, &rte))
+		return;
+	scan->plan.qual = add_test(scan->plan.qual, scan_test(rte, walk),
+							   collection.root, scan->scanrelid,
+							   collection.ts, collection.ttl, walk);
+	walk->filtered = bms_add_member(walk->filtered, scan->scanrelid);
+}
+
+/* Which test the scan of a table gets. */
+static const char *
+scan_test(const RangeTblEntry *rte, const PlanWalk *walk)
+{
+	return walk->validates_foreign_key &&
+		ttl_docs_is_validated_parent(rte) ?
+		PARENT_TEST_FUNCTION : TEST_FUNCTION;
+}
+
+/*
+ * An index-only scan has only the columns of its index.  If these lack _ts or _ttl,
+ * another extension has added the path after paths.c had looked at the
+ * paths.  We then replace the scan by one that reads the table.
+ */
+static Plan *
+filter_index_only_scan(IndexOnlyScan *scan, PlanWalk *walk)
+{
+	Collection	collection;
+	RangeTblEntry *rte;
+	AttrNumber	ts = InvalidAttrNumber;
+	AttrNumber	ttl = InvalidAttrNumber;
+	ListCell   *lc;
+
+	if (!scanned_collection(scan->scan.scanrelid, walk, &collection, &rte))
+		return &scan->scan.plan;
+	foreach(lc, scan->indextlist)
+	{
+		TargetEntry *column = lfirst_node(TargetEntry, lc);
+
+		if (column->resjunk || !IsA(column->expr, Var))
+			continue;			/* the index cannot give this one back */
+		if (((Var *) column->expr)->varattno == collection.ts)
+			ts = column->resno;
+		else if (((Var *) column->expr)->varattno == collection.ttl)
+			ttl = column->resno;
+	}
+	if (ts == InvalidAttrNumber || ttl == InvalidAttrNumber)
+	{
+		IndexScan  *instead = read_table_instead(scan);
+
+		filter_table_scan(&instead->scan, walk);
+		return &instead->scan.plan;
+	}
+	scan->scan.plan.qual = add_test(scan->scan.plan.qual, scan_test(rte, walk),
+									collection.root, INDEX_VAR, ts, ttl, walk);
+	walk->filtered = bms_add_member(walk->filtered, scan->scan.scanrelid);
+	return &scan->scan.plan;
+}
+
+/* The index scan that returns the same as an index-only scan. */
+static IndexScan *
+read_table_instead(IndexOnlyScan *scan)
+{
+	IndexScan  *instead = makeNode(IndexScan);
+	Plan	   *plan = &instead->scan.plan;
+
+	/* ordering operators need more than the node knows */
+	if (scan->indexorderby != NIL)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("ttl_docs cannot filter expired documents in an index-only scan of \"%s\"",
+						get_rel_name(scan->indexid)),
+				 errhint("Another extension chose that scan. SET enable_indexonlyscan = off avoids it.")));
+	instead->scan = scan->scan;
+	instead->scan.plan.type = T_IndexScan;
+	instead->indexid = scan->indexid;
+	instead->indexqual = scan->indexqual;
+	instead->indexorderdir = scan->indexorderdir;
+	instead->indexqualorig = (List *)
+		index_columns_to_table((Node *) scan->recheckqual, scan->indextlist);
+	plan->targetlist = (List *)
+		index_columns_to_table((Node *) plan->targetlist, scan->indextlist);
+	plan->qual = (List *)
+		index_columns_to_table((Node *) plan->qual, scan->indextlist);
+	return instead;
+}
+
+/* Replaces columns of an index by what they are in the table. */
+static Node *
+index_columns_to_table(Node *node, void *indextlist)
+{
+	if (node == NULL)
+		return NULL;
+	if (IsA(node, Var) && ((Var *) node)->varno == INDEX_VAR)
+		return (Node *) copyObject(list_nth_node(TargetEntry, (List *) indextlist,
+												 ((Var *) node)->varattno - 1)->expr);
+	return expression_tree_mutator(node, index_columns_to_table, indextlist);
+}
+
+/*
+ * A scan of another extension.  Those that only choose among the rows of scans
+ * below them are fine, because those scans have the test.
+ */
+static void
+visit_custom_scan(CustomScan *scan, PlanWalk *walk)
+{
+	Bitmapset  *outside = walk->filtered;
+	Plan	   *plan = &scan->scan.plan;
+
+	walk->filtered = NULL;
+	visit_list(scan->custom_plans, walk);
+	plan->lefttree = visit(plan->lefttree, walk);
+	plan->righttree = visit(plan->righttree, walk);
+	refuse_unfiltered(scan->scan.scanrelid, scan->custom_relids, walk->filtered,
+					  walk);
+	walk->filtered = bms_join(walk->filtered, outside);
+}
+
+/*
+ * Refuses a foreign or custom scan whose rows are those of a collection, unless
+ * they are filtered below it.
+ */
+static void
+refuse_unfiltered(Index scanrelid, Bitmapset *relids, Bitmapset *filtered,
+				  PlanWalk *walk)
+{
+	Collection	collection;
+	RangeTblEntry *rte;
+	int			relid = -1;
+
+	relids = bms_copy(relids);
+	if (scanrelid > 0)
+		relids = bms_add_member(relids, scanrelid);
+	while ((relid = bms_next_member(relids, relid)) > 0)
+	{
+		/* outer joins are members too, without a range table entry of ours */
+		if (relid > list_length(walk->stmt->rtable))
+			break;
+		if (scanned_collection(relid, walk, &collection, &rte) &&
+			!is_filtered(relid, &collection, rte, filtered, walk))
+			ereport(ERROR,
+					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+					 errmsg("ttl_docs cannot filter expired documents of \"%s\" in a foreign or custom scan",
+							get_rel_name(rte->relid)),
+					 errhint("Disable the scan types of other extensions for queries on collections.")));
+	}
+	bms_free(relids);
+}
+
+/*
+ * Are the rows of a range table entry filtered by scans?  Those of a partitioned table
+ * are, if its partitions are scanned.
+ */
+static bool
+is_filtered(Index rti, const Collection *collection, const RangeTblEntry *rte,
+			Bitmapset *filtered, PlanWalk *walk)
+{
+	int			other = -1;
+
+	if (bms_is_member(rti, filtered))
+		return true;
+	while (rte->relkind == RELKIND_PARTITIONED_TABLE &&
+		   (other = bms_next_member(filtered, other)) > 0)
+	{
+		Collection	scanned;
+
+		if (ttl_docs_lookup_collection(rt_fetch(other, walk->stmt->rtable)->relid, &scanned) &&
+			scanned.root == collection->root)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Without its trigger a collection would store documents that are not stamped.
+ * "pg_restore -t" leaves such a table, and a restore fills one.
+ */
+static void
+require_triggers(ModifyTable *modify, PlanWalk *walk)
+{
+	Collection	collection;
+	RangeTblEntry *rte;
+	ListCell   *lc;
+
+	foreach(lc, modify->resultRelations)
+	{
+		if (scanned_collection(lfirst_int(lc), walk, &collection, &rte))
+			ttl_docs_require_trigger(rte->relid, &collection);
+	}
+}
+
+/* ON CONFLICT DO UPDATE ... WHERE: see above. */
+static void
+filter_upsert(ModifyTable *modify, PlanWalk *walk)
+{
+	Collection	collection;
+	RangeTblEntry *rte;
+	Index		target;
+
+	if (modify->onConflictAction != ONCONFLICT_UPDATE ||
+		modify->onConflictWhere == NULL)
+		return;
+	target = linitial_int(modify->resultRelations);
+	if (scanned_collection(target, walk, &collection, &rte))
+		modify->onConflictWhere = (Node *)
+			add_test((List *) modify->onConflictWhere, UPSERT_TEST_FUNCTION,
+					 collection.root, target, collection.ts, collection.ttl, walk);
+}
+
+/* Makes function(_ts, _ttl, collection) the first of some quals. */
+static List *
+add_test(List *quals, const char *function, Oid collection, Index varno,
+		 AttrNumber ts, AttrNumber ttl, PlanWalk *walk)
+{
+	Oid			funcid = find_test_function(function);
+	PlanInvalItem *item;
+	FuncExpr   *test;
+
+	test = makeFuncExpr(funcid, BOOLOID,
+						list_make3(makeVar(varno, ts, TIMESTAMPTZOID, -1,
+										   InvalidOid, 0),
+								   makeVar(varno, ttl, INT4OID, -1,
+										   InvalidOid, 0),
+								   makeConst(REGCLASSOID, -1, InvalidOid,
+											 sizeof(Oid),
+											 ObjectIdGetDatum(collection),
+											 false, true)),
+						InvalidOid, InvalidOid, COERCE_EXPLICIT_CALL);
+	if (quals != NIL && equal(linitial(quals), test))
+		return quals;			/* the plan has passed us before */
+	item = makeNode(PlanInvalItem);
+	item->cacheId = PROCOID;
+	item->hashValue = GetSysCacheHashValue1(PROCOID, ObjectIdGetDatum(funcid));
+	walk->stmt->invalItems = lappend(walk->stmt->invalItems, item);
+	walk->stmt->relationOids = list_append_unique_oid(walk->stmt->relationOids,
+													  collection);
+	return lcons(test, quals);
+}
+
+static Oid
+find_test_function(const char *name)
+{
+	Oid			types[] = {TIMESTAMPTZOID, INT4OID, REGCLASSOID};
+	Oid			function;
+
+	function = LookupFuncName(list_make2(makeString(TTL_DOCS_INTERNAL),
+										 makeString(pstrdup(name))),
+							  lengthof(types), types, true);
+	if (!OidIsValid(function))
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_FUNCTION),
+				 errmsg("function %s.%s is missing", TTL_DOCS_INTERNAL, name),
+				 errdetail("Without it, expired documents cannot be hidden."),
+				 errhint("The table is a collection of the extension \"%s\", which is not in this database: use CREATE EXTENSION.",
+						 TTL_DOCS_EXTENSION)));
+	return function;
+}

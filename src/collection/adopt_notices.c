@@ -1,0 +1,292 @@
+/*-------------------------------------------------------------------------
+ *
+ * adopt_notices.c
+ *		Warns the caller of adopt() about what may surprise the owner of the
+ *		table.
+ *
+ * adopt() looks at a table that was not made for ttl_docs.  Three things may then
+ * happen that nobody expects, and each has a NOTICE:
+ * - documents have a "ttl" property, which may mean something else (a DNS record
+ *   has one), or which does nothing, because TTL is off;
+ * - a child of a foreign key keeps an expired document from being deleted;
+ * - documents are in the only jsonb column, but the table has json columns, too.
+ * Documents that have expired already, by the stamps that they brought, are only
+ * counted here: grace.c tells of them, and holds the purge.
+ *
+ * The table is locked, has its system columns, and is not a collection yet, so
+ * queries see all of its rows.  They run as the owner of the table (core/owner.c).
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "catalog/pg_constraint.h"
+#include "catalog/pg_inherits.h"
+#include "catalog/pg_trigger.h"
+#include "catalog/pg_type.h"
+#include "commands/trigger.h"
+#include "executor/spi.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/jsonb.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/syscache.h"
+
+#include "collection/collection_internal.h"
+
+/* Foreign keys and columns that one NOTICE lists */
+#define MAX_LISTED	10
+
+/* The documents of a table that is being adopted */
+typedef struct AdoptedDocuments
+{
+	int64		expired;		/* under the new settings */
+	int64		with_ttl;		/* have a ttl of their own */
+	char	   *example;		/* one with a ttl, cut where it is long, and */
+	int			example_ttl;	/* its ttl */
+} AdoptedDocuments;
+
+static AdoptedDocuments look_at_documents(Relation rel,
+										  const CollectionSettings *settings,
+										  bool has_old_stamps);
+static void find_example(Relation rel, const CollectionSettings *settings,
+						 AdoptedDocuments *documents);
+static void warn_of_own_ttl(Relation rel, const AdoptedDocuments *documents);
+static void warn_of_ignored_ttl(Relation rel, const AdoptedDocuments *documents);
+static void warn_of_blocking_foreign_keys(Relation rel);
+static List *add_blocking_constraints(List *constraints, Oid relid);
+static int	describe_foreign_key(Oid constraint, int nlisted, StringInfo text);
+
+/*
+ * Warns about documents and foreign keys of a table that is being adopted.  Returns
+ * how many documents have expired under the new settings.  Where all documents were
+ * stamped a moment ago (has_old_stamps is false), none has.
+ */
+int64
+ttl_docs_warn_on_adopt(Oid relid, const CollectionSettings *settings,
+					   bool has_old_stamps)
+{
+	Relation	rel = table_open(relid, NoLock);
+	AdoptedDocuments documents = look_at_documents(rel, settings, has_old_stamps);
+
+	if (settings->on)
+	{
+		warn_of_own_ttl(rel, &documents);
+		warn_of_blocking_foreign_keys(rel);
+	}
+	else
+		warn_of_ignored_ttl(rel, &documents);
+	table_close(rel, NoLock);
+	return documents.expired;
+}
+
+/*
+ * Names the document column that adopt() has chosen, if the documents could as well
+ * be in a column that it did not consider: one of type json, or of a domain.
+ */
+void
+ttl_docs_warn_of_chosen_column(Oid relid, const char *doc_column)
+{
+	Relation	rel = table_open(relid, NoLock);
+	TupleDesc	tupdesc = RelationGetDescr(rel);
+	StringInfoData others;
+	int			nothers = 0;
+
+	initStringInfo(&others);
+	for (int i = 0; i < tupdesc->natts; i++)
+	{
+		Form_pg_attribute att = TupleDescAttr(tupdesc, i);
+		Oid			type = att->attisdropped ? InvalidOid : getBaseType(att->atttypid);
+
+		if ((type != JSONOID && type != JSONBOID) ||
+			strcmp(NameStr(att->attname), doc_column) == 0)
+			continue;
+		if (nothers++ < MAX_LISTED)
+			appendStringInfo(&others, "%sColumn \"%s\" is of type %s.",
+							 nothers > 1 ? "\n" : "", NameStr(att->attname),
+							 format_type_be(att->atttypid));
+	}
+	if (nothers > 0)
+		ereport(NOTICE,
+				(errmsg("adopt() chose the jsonb column \"%s\" of \"%s\" as the document column",
+						doc_column, RelationGetRelationName(rel)),
+				 errdetail_internal("%s", others.data),
+				 errhint("To use another column: release the table with SELECT ttl_docs.release(%s), change the column to type jsonb, and adopt the table again with doc_column.",
+						 ttl_docs_quoted_literal(relid))));
+	table_close(rel, NoLock);
+}
+
+/* Counts documents in one scan of the table. */
+static AdoptedDocuments
+look_at_documents(Relation rel, const CollectionSettings *settings,
+				  bool has_old_stamps)
+{
+	AdoptedDocuments documents = {0};
+	const char *is_expired = "false";
+	HeapTuple	row;
+	TupleDesc	tupdesc;
+	bool		isnull;
+
+	if (settings->on && has_old_stamps)
+		is_expired = psprintf("%s.expires_under(%s, %s, %d) OPERATOR(pg_catalog.<=) %s.now()",
+							  TTL_DOCS_INTERNAL, TTL_DOCS_TS_COLUMN,
+							  TTL_DOCS_TTL_COLUMN, settings->default_ttl,
+							  TTL_DOCS_SCHEMA);
+	SPI_connect();
+	ttl_docs_query_as_owner(rel, psprintf("SELECT pg_catalog.count(*) FILTER (WHERE %s),"
+										  " pg_catalog.count(%s) FROM %s",
+										  is_expired, TTL_DOCS_TTL_COLUMN,
+										  ttl_docs_quoted_name(RelationGetRelid(rel))));
+	row = SPI_tuptable->vals[0];
+	tupdesc = SPI_tuptable->tupdesc;
+	documents.expired = DatumGetInt64(SPI_getbinval(row, tupdesc, 1, &isnull));
+	documents.with_ttl = DatumGetInt64(SPI_getbinval(row, tupdesc, 2, &isnull));
+	SPI_finish();
+	if (documents.with_ttl > 0)
+		find_example(rel, settings, &documents);
+	return documents;
+}
+
+/* Finds a document that has a ttl. */
+static void
+find_example(Relation rel, const CollectionSettings *settings,
+			 AdoptedDocuments *documents)
+{
+	MemoryContext caller = CurrentMemoryContext;
+	HeapTuple	row;
+	TupleDesc	tupdesc;
+	Datum		doc;
+	bool		isnull;
+
+	SPI_connect();
+	ttl_docs_query_as_owner(rel, psprintf("SELECT %s, %s FROM %s WHERE %s IS NOT NULL LIMIT 1",
+										  TTL_DOCS_TTL_COLUMN,
+										  quote_identifier(NameStr(settings->doc_column)),
+										  ttl_docs_quoted_name(RelationGetRelid(rel)),
+										  TTL_DOCS_TTL_COLUMN));
+	row = SPI_tuptable->vals[0];
+	tupdesc = SPI_tuptable->tupdesc;
+	documents->example_ttl = DatumGetInt32(SPI_getbinval(row, tupdesc, 1, &isnull));
+	doc = SPI_getbinval(row, tupdesc, 2, &isnull);
+	documents->example = MemoryContextStrdup(caller, isnull ? "null" :
+											 ttl_docs_json_excerpt(DatumGetJsonbP(doc)));
+	SPI_finish();
+}
+
+static void
+warn_of_own_ttl(Relation rel, const AdoptedDocuments *documents)
+{
+	if (documents->with_ttl == 0)
+		return;
+	ereport(NOTICE,
+			(errmsg_plural("%lld document of \"%s\" has a \"ttl\" property, which now decides when it expires",
+						   "%lld documents of \"%s\" have a \"ttl\" property, which now decides when they expire",
+						   (unsigned long) documents->with_ttl,
+						   (long long) documents->with_ttl,
+						   RelationGetRelationName(rel)),
+			 errdetail("For example, the ttl is %d in %s.", documents->example_ttl,
+					   documents->example),
+			 errhint("SELECT * FROM %s WHERE %s IS NOT NULL shows those that have not expired; the owner sees all of them after SET row_security = off. If the property means something else in these documents, rename it before you adopt the table.",
+					 ttl_docs_quoted_name(RelationGetRelid(rel)),
+					 TTL_DOCS_TTL_COLUMN)));
+}
+
+static void
+warn_of_ignored_ttl(Relation rel, const AdoptedDocuments *documents)
+{
+	char	   *literal;
+
+	if (documents->with_ttl == 0)
+		return;
+	literal = ttl_docs_quoted_literal(RelationGetRelid(rel));
+	ereport(NOTICE,
+			(errmsg_plural("%lld document of \"%s\" has a \"ttl\", which is ignored: TTL is off",
+						   "%lld documents of \"%s\" have a \"ttl\", which is ignored: TTL is off",
+						   (unsigned long) documents->with_ttl,
+						   (long long) documents->with_ttl,
+						   RelationGetRelationName(rel)),
+			 errhint("To see what would expire: SELECT * FROM ttl_docs.preview(%s, -1). To turn TTL on: SELECT ttl_docs.set_default_ttl(%s, -1).",
+					 literal, literal)));
+}
+
+/*
+ * Warns about foreign keys that refer to the table and do not let a referenced row
+ * be deleted: with them, an expired document stays, and so does its key.
+ */
+static void
+warn_of_blocking_foreign_keys(Relation rel)
+{
+	List	   *tables = find_all_inheritors(RelationGetRelid(rel), NoLock, NULL);
+	List	   *constraints = NIL;
+	StringInfoData text;
+	int			nlisted = 0;
+	ListCell   *lc;
+
+	foreach(lc, tables)
+		constraints = add_blocking_constraints(constraints, lfirst_oid(lc));
+	list_sort(constraints, list_oid_cmp);
+	initStringInfo(&text);
+	foreach(lc, constraints)
+		nlisted += describe_foreign_key(lfirst_oid(lc), nlisted, &text);
+	if (nlisted > MAX_LISTED)
+		appendStringInfo(&text, "\nThere are %d more.", nlisted - MAX_LISTED);
+	list_free(tables);
+	list_free(constraints);
+	if (nlisted == 0)
+		return;
+	ereport(NOTICE,
+			(errmsg_plural("%d foreign key prevents the purge of referenced documents of \"%s\"",
+						   "%d foreign keys prevent the purge of referenced documents of \"%s\"",
+						   nlisted, nlisted, RelationGetRelationName(rel)),
+			 errdetail_internal("%s", text.data),
+			 errhint("While a row references an expired document, the purge cannot delete the document, and an INSERT with the same key can fail. Use ON DELETE CASCADE or SET NULL, or delete the referencing rows.")));
+}
+
+/* Adds the constraints by which core refuses to delete referenced rows of a table. */
+static List *
+add_blocking_constraints(List *constraints, Oid relid)
+{
+	Relation	rel = table_open(relid, NoLock);
+	TriggerDesc *triggers = rel->trigdesc;
+
+	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
+	{
+		const Trigger *trigger = &triggers->triggers[i];
+
+		if (trigger->tgenabled != TRIGGER_DISABLED &&
+			(trigger->tgfoid == F_RI_FKEY_NOACTION_DEL ||
+			 trigger->tgfoid == F_RI_FKEY_RESTRICT_DEL))
+			constraints = list_append_unique_oid(constraints, trigger->tgconstraint);
+	}
+	table_close(rel, NoLock);
+	return constraints;
+}
+
+/*
+ * Adds a line about a foreign key, unless there are too many already.  Returns the
+ * number of foreign keys that this is: none, if core has made the constraint for a
+ * partition, as part of another.
+ */
+static int
+describe_foreign_key(Oid constraint, int nlisted, StringInfo text)
+{
+	HeapTuple	tuple = SearchSysCache1(CONSTROID, ObjectIdGetDatum(constraint));
+	Form_pg_constraint form;
+	bool		is_part;
+
+	if (!HeapTupleIsValid(tuple))
+		return 0;
+	form = (Form_pg_constraint) GETSTRUCT(tuple);
+	is_part = OidIsValid(form->conparentid);
+	if (!is_part && nlisted < MAX_LISTED)
+		appendStringInfo(text, "%sForeign key \"%s\" of table \"%s\" has ON DELETE %s.",
+						 nlisted > 0 ? "\n" : "", NameStr(form->conname),
+						 get_rel_name(form->conrelid),
+						 form->confdeltype == FKCONSTR_ACTION_RESTRICT ?
+						 "RESTRICT" : "NO ACTION");
+	ReleaseSysCache(tuple);
+	return is_part ? 0 : 1;
+}

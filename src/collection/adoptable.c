@@ -1,0 +1,168 @@
+/*-------------------------------------------------------------------------
+ *
+ * adoptable.c
+ *		Which tables can be collections.
+ *
+ * Called by adopt(), by SECURITY LABEL, and for partitions that are attached.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "catalog/catalog.h"
+#include "catalog/partition.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_inherits.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+
+#include "collection/collection_internal.h"
+
+static void require_no_inheritance(Relation rel);
+static void require_fit_partitions(Relation rel);
+
+/*
+ * Raises an error unless the table is of a kind that can be a collection.
+ * Nothing is said about its columns.
+ */
+void
+ttl_docs_require_adoptable(Relation rel)
+{
+	char		relkind = rel->rd_rel->relkind;
+
+	if (IsCatalogRelation(rel) || IsToastRelation(rel))
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("system catalog \"%s\" cannot be a collection",
+						RelationGetRelationName(rel))));
+	if (relkind != RELKIND_RELATION && relkind != RELKIND_PARTITIONED_TABLE)
+		ereport(ERROR,
+				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+				 errmsg("\"%s\" cannot be a collection",
+						RelationGetRelationName(rel)),
+				 errdetail_relkind_not_supported(relkind),
+				 errhint("Only plain and partitioned tables can be collections.")));
+	if (rel->rd_rel->relpersistence == RELPERSISTENCE_TEMP)
+		ereport(ERROR,
+				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+				 errmsg("temporary table \"%s\" cannot be a collection",
+						RelationGetRelationName(rel)),
+				 errhint("Use a plain or an unlogged table.")));
+	ttl_docs_refuse_citus_table(rel);
+	require_no_inheritance(rel);
+	require_fit_partitions(rel);
+}
+
+/* Triggers and purge index would not reach plain inheritance children. */
+static void
+require_no_inheritance(Relation rel)
+{
+	Oid			relid = RelationGetRelid(rel);
+
+	if (rel->rd_rel->relispartition)
+		ereport(ERROR,
+				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+				 errmsg("partition \"%s\" cannot be a collection by itself",
+						RelationGetRelationName(rel)),
+				 errhint("Adopt the partitioned table that it belongs to.")));
+	if (has_superclass(relid))
+		ereport(ERROR,
+				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+				 errmsg("inheritance child \"%s\" cannot be a collection",
+						RelationGetRelationName(rel)),
+				 errhint("Use ALTER TABLE ... NO INHERIT, or a partitioned table.")));
+	if (rel->rd_rel->relkind == RELKIND_RELATION &&
+		find_inheritance_children(relid, NoLock) != NIL)
+		ereport(ERROR,
+				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+				 errmsg("inheritance parent \"%s\" cannot be a collection",
+						RelationGetRelationName(rel)),
+				 errhint("Use a partitioned table instead of inheritance.")));
+}
+
+/* A foreign server would not filter, nor stamp. */
+static void
+require_fit_partitions(Relation rel)
+{
+	List	   *tables;
+	ListCell   *lc;
+
+	if (rel->rd_rel->relkind != RELKIND_PARTITIONED_TABLE)
+		return;
+	tables = find_all_inheritors(RelationGetRelid(rel), AccessShareLock, NULL);
+	foreach(lc, tables)
+	{
+		Relation	part = table_open(lfirst_oid(lc), NoLock);
+
+		if (part->rd_rel->relkind == RELKIND_FOREIGN_TABLE)
+			ereport(ERROR,
+					(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+					 errmsg("\"%s\" cannot be a collection: its partition \"%s\" is a foreign table",
+							RelationGetRelationName(rel),
+							RelationGetRelationName(part)),
+					 errhint("Detach the foreign partition first.")));
+		ttl_docs_refuse_citus_table(part);
+		ttl_docs_require_free_partition_key(part);
+		table_close(part, NoLock);
+	}
+	list_free(tables);
+}
+
+/* A stamp that changes with every write cannot say where a row belongs. */
+void
+ttl_docs_require_free_partition_key(Relation rel)
+{
+	static const char *const names[] = {
+		TTL_DOCS_TS_COLUMN, TTL_DOCS_TTL_COLUMN, TTL_DOCS_SLOT_COLUMN
+	};
+
+	if (rel->rd_rel->relkind != RELKIND_PARTITIONED_TABLE)
+		return;
+	for (size_t i = 0; i < lengthof(names); i++)
+	{
+		AttrNumber	attno = get_attnum(RelationGetRelid(rel), names[i]);
+		Bitmapset  *columns;
+
+		if (attno == InvalidAttrNumber)
+			continue;
+		columns = bms_make_singleton(attno - FirstLowInvalidHeapAttributeNumber);
+		if (has_partition_attrs(rel, columns, NULL))
+			ereport(ERROR,
+					(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+					 errmsg("the system column \"%s\" of a collection cannot be part of the partition key of \"%s\"",
+							names[i], RelationGetRelationName(rel)),
+					 errhint("It changes with every write. Partition by a column of your own.")));
+	}
+}
+
+/*
+ * The number of a system column, InvalidAttrNumber if the table has none of
+ * that name.  One of another type is in the way.
+ */
+AttrNumber
+ttl_docs_find_system_column(Relation rel, const char *name, Oid type)
+{
+	Oid			relid = RelationGetRelid(rel);
+	AttrNumber	attno = get_attnum(relid, name);
+	Form_pg_attribute att;
+
+	if (attno == InvalidAttrNumber)
+		return InvalidAttrNumber;
+	att = TupleDescAttr(RelationGetDescr(rel), attno - 1);
+	if (att->atttypid != type || att->attgenerated || att->attidentity)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATATYPE_MISMATCH),
+				 errmsg("column \"%s\" of table \"%s\" is in the way of the system column of that name",
+						name, RelationGetRelationName(rel)),
+				 errdetail("It is of type %s%s, the system column is a plain column of type %s.",
+						   format_type_be(att->atttypid),
+						   att->attgenerated ? " and generated" :
+						   att->attidentity ? " and an identity" : "",
+						   format_type_be(type)),
+				 errhint("Rename the column.")));
+	return attno;
+}

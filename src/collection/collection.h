@@ -1,0 +1,85 @@
+/*-------------------------------------------------------------------------
+ *
+ * collection.h
+ *		What other parts may use of collection: which tables are collections,
+ *		their settings, and their pieces.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef TTL_DOCS_COLLECTION_H
+#define TTL_DOCS_COLLECTION_H
+
+#include "catalog/objectaccess.h"
+#include "storage/lockdefs.h"
+#include "tcop/utility.h"
+#include "utils/snapshot.h"
+
+#include "core/core.h"
+
+/* label.c */
+extern void ttl_docs_label_init(void);
+extern List *ttl_docs_all_collections(void);
+extern void ttl_docs_write_label(Oid relid, const CollectionSettings *settings);
+extern bool ttl_docs_changed_collections(void);
+extern void ttl_docs_forget_changes(void);
+
+/* cache.c */
+extern void ttl_docs_cache_init(void);
+extern bool ttl_docs_lookup_collection(Oid relid, Collection *collection);
+extern bool ttl_docs_has_own_label(Oid relid);
+extern bool ttl_docs_settings_at(Oid root, Snapshot snapshot, bool use_cache,
+								 CollectionSettings *settings);
+extern bool ttl_docs_is_seen_by(Oid relid, Snapshot snapshot);
+extern void ttl_docs_forget_table_settings(Oid relid);
+
+/* open.c */
+extern Oid	ttl_docs_collection_arg(FunctionCallInfo fcinfo);
+extern Relation ttl_docs_open_collection(Oid relid, LOCKMODE lockmode,
+										 Collection *collection);
+pg_noreturn extern void ttl_docs_report_no_collection(Oid relid);
+
+/* partitions.c */
+extern List *ttl_docs_collection_tables(Oid root);
+
+/* purge_index.c */
+extern Oid	ttl_docs_purge_index(Relation rel, IndexingMode indexing);
+
+/* trigger_setup.c */
+extern Oid	ttl_docs_trigger_function(void);
+extern void ttl_docs_require_trigger(Oid relid, const Collection *collection);
+
+/* backup.c */
+extern bool ttl_docs_acts_for_backup(Oid relid);
+
+/* grace.c */
+extern bool ttl_docs_in_grace(const CollectionSettings *settings);
+extern char *ttl_docs_grace_left(const CollectionSettings *settings);
+
+/* hold.c */
+
+/* Reasons in the settings not to purge a collection */
+typedef enum SettingsHold
+{
+	HOLD_NONE,
+	HOLD_GRACE,					/* a change of settings made documents expire */
+	HOLD_RESTORED,				/* the label came by a restore */
+	HOLD_PAUSED					/* pause_purge() was called */
+} SettingsHold;
+extern SettingsHold ttl_docs_settings_hold(Oid root, const CollectionSettings *settings);
+extern const char *ttl_docs_settings_hold_name(SettingsHold hold);
+
+/* replication.c */
+extern bool ttl_docs_is_subscribed(Oid relid);
+
+/* ddl_notes.c, for hooks.c */
+extern bool ttl_docs_begin_notes(Node *parsetree, ProcessUtilityContext context);
+extern void ttl_docs_review_notes(void);
+extern void ttl_docs_end_notes(void);
+extern void ttl_docs_note_object_access(ObjectAccessType access, Oid classId,
+										Oid objectId, int subId, void *arg);
+
+/* citus.c, for hooks.c */
+extern bool ttl_docs_is_citus_converter(Oid function);
+extern void ttl_docs_refuse_citus_call(FmgrInfo *flinfo);
+
+#endif							/* TTL_DOCS_COLLECTION_H */

@@ -1,0 +1,169 @@
+/*-------------------------------------------------------------------------
+ *
+ * collection_internal.h
+ *		What the files of collection know of one another.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef TTL_DOCS_COLLECTION_INTERNAL_H
+#define TTL_DOCS_COLLECTION_INTERNAL_H
+
+#include "catalog/pg_trigger.h"
+#include "nodes/parsenodes.h"
+
+#include "collection/collection.h"
+#include "purge/notify.h"
+
+/* label.c */
+extern bool ttl_docs_read_label(Oid relid, CollectionSettings *settings);
+extern bool ttl_docs_read_label_at(Oid relid, Snapshot snapshot,
+								   CollectionSettings *settings,
+								   TransactionId *writer);
+extern void ttl_docs_set_label(Oid relid, const CollectionSettings *settings);
+extern int	ttl_docs_remove_all_labels(void);
+
+/* label_json.c */
+extern char *ttl_docs_print_label(const CollectionSettings *settings);
+extern void ttl_docs_parse_label(const char *label, CollectionSettings *settings);
+
+/* cache.c */
+extern void ttl_docs_find_columns(Oid relid, Collection *collection);
+extern void ttl_docs_invalidate_tree(Oid relid);
+
+/* partitions.c */
+extern List *ttl_docs_partition_tree(Oid relid, LOCKMODE lockmode);
+extern void ttl_docs_require_no_pending_detach(Oid relid);
+
+/* open.c */
+extern Relation ttl_docs_open_owned(Oid relid, LOCKMODE lockmode);
+extern void ttl_docs_lock_tree(Oid relid, LOCKMODE lockmode);
+extern void ttl_docs_require_unused(Relation rel, const char *action);
+
+/* adoptable.c */
+extern void ttl_docs_require_adoptable(Relation rel);
+extern void ttl_docs_require_free_partition_key(Relation rel);
+extern AttrNumber ttl_docs_find_system_column(Relation rel, const char *name,
+											  Oid type);
+
+/* purge_index.c */
+extern Oid	ttl_docs_other_purge_index(Relation rel, IndexingMode indexing,
+									   Oid excluded);
+extern void ttl_docs_create_purge_index(Oid relid, IndexingMode indexing);
+extern void ttl_docs_drop_purge_index(Oid relid, IndexingMode indexing);
+
+/* trigger_setup.c */
+extern bool ttl_docs_has_trigger(Oid relid);
+extern void ttl_docs_create_trigger(Oid relid);
+extern void ttl_docs_drop_trigger(Oid relid);
+extern bool ttl_docs_fetch_trigger(Oid trigger, Snapshot snapshot,
+								   FormData_pg_trigger *form);
+extern void ttl_docs_require_last_trigger(Relation rel);
+
+/* settings.c */
+extern const char *ttl_docs_indexing_name(IndexingMode indexing);
+extern IndexingMode ttl_docs_parse_indexing(const char *name);
+extern void ttl_docs_check_default_ttl(int32 default_ttl);
+
+/* invalid_ttl.c */
+extern void ttl_docs_refuse_invalid_ttl(Oid relid, const char *doc_column,
+										const char *condition);
+
+/* grace.c */
+typedef struct NewlyExpired
+{
+	int64		count;
+	bool		is_complete;	/* false: there may be more */
+	bool		is_unknown;		/* the count means nothing */
+	int			entries_read;
+} NewlyExpired;
+extern NewlyExpired ttl_docs_count_newly_expired(Oid relid,
+												 const CollectionSettings *before,
+												 const CollectionSettings *after);
+extern void ttl_docs_begin_grace(Oid root, CollectionSettings *settings,
+								 const NewlyExpired *found);
+
+/* adopt.c */
+extern CollectionSettings ttl_docs_new_settings(bool on, int32 default_ttl,
+												const char *indexing);
+extern void ttl_docs_adopt_table(Oid relid, CollectionSettings *settings,
+								 const char *doc_column, const char *last_modified);
+
+/* adopt_notices.c */
+extern int64 ttl_docs_warn_on_adopt(Oid relid, const CollectionSettings *settings,
+									bool has_old_stamps);
+extern void ttl_docs_warn_of_chosen_column(Oid relid, const char *doc_column);
+
+/* recompute.c */
+extern void ttl_docs_recompute_rows(Oid relid, const Collection *collection);
+
+/* replication.c */
+extern void ttl_docs_refuse_lossy_replication(Relation rel);
+extern void ttl_docs_warn_of_replication(Oid relid);
+
+/* ddl_notes.c */
+
+/* In the order in which they are reviewed */
+typedef enum NoteKind
+{
+	NOTE_EXTENSION_DROPPED,
+	NOTE_RESTORED,				/* relid got its label by a restore */
+	NOTE_LINK_CHANGED,			/* relid became or was a child of other */
+	NOTE_COLUMN,				/* a column of relid changed or went */
+	NOTE_INDEX_DROPPED,			/* an index of relid */
+	NOTE_TRIGGER_DROPPED,		/* our trigger of relid */
+	NOTE_TRIGGER				/* trigger other was created or changed */
+} NoteKind;
+
+typedef struct Note
+{
+	NoteKind	kind;
+	Oid			relid;
+	Oid			other;
+	/* NOTE_COLUMN */
+	AttrNumber	attno;			/* 0 if any */
+	NameData	name;			/* before the command */
+	Oid			type;			/* before the command */
+	int32		typmod;			/* before the command */
+	bool		is_doc;			/* it is the document column */
+	bool		is_piece;		/* it is the document column or a system column */
+	bool		is_dropped;
+	/* NOTE_LINK_CHANGED */
+	bool		parent_is_collection;
+	bool		was_collection; /* relid was a collection by itself */
+	CollectionSettings before;	/* its settings, if it was one */
+} Note;
+extern void ttl_docs_note_restored(Oid relid);
+
+/* ddl_review.c */
+extern void ttl_docs_review(List *notes, Node *parsetree);
+extern void ttl_docs_check_drop_extension(Node *parsetree);
+extern void ttl_docs_check_drop_index_concurrently(Oid index, Oid table,
+												   const Collection *collection);
+pg_noreturn extern void ttl_docs_refuse_ddl(const char *action, const char *piece,
+											Oid relid);
+
+/* ddl_columns.c */
+extern void ttl_docs_review_column(Note *note, Node *parsetree);
+extern void ttl_docs_require_columns(Oid relid, const Collection *collection);
+extern void ttl_docs_resolve_types(AlterTableStmt *stmt);
+
+/* ddl_partitions.c */
+
+/* A collection that ATTACH PARTITION makes part of another one */
+typedef struct AttachedCollection
+{
+	Oid			child;			/* InvalidOid = none */
+	Oid			parent;
+	bool		is_linked;		/* core has attached it */
+} AttachedCollection;
+extern void ttl_docs_prepare_attach(Node *parsetree, AttachedCollection *attached);
+extern void ttl_docs_require_attached(const AttachedCollection *attached);
+extern void ttl_docs_review_link(Note *note, bool may_have_rows);
+
+/* citus.c */
+extern void ttl_docs_refuse_citus_table(Relation rel);
+extern void ttl_docs_refuse_citus_attach(Oid parent, Oid child);
+extern void ttl_docs_refuse_citus_trigger(Oid trigger);
+extern void ttl_docs_refuse_citus_rename(Oid relid, const char *trigger);
+
+#endif							/* TTL_DOCS_COLLECTION_INTERNAL_H */

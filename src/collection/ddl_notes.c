@@ -1,0 +1,316 @@
+/*-------------------------------------------------------------------------
+ *
+ * ddl_notes.c
+ *		Takes notes of what a DDL command does to collections.
+ *
+ * A command that takes a piece away from a collection that survives it is refused.
+ * Whether the collection survives is known only when the command ends: DROP TABLE
+ * drops triggers and indexes before the table, with the same flags as if they were
+ * dropped alone.  So the object access hook only takes notes, and ddl_review.c
+ * reads them when the utility command is through.  An error then undoes the
+ * command.
+ *
+ * Commands nest: a DO block, a function or an extension script runs others, and
+ * each has notes of its own.  Sub-commands that core makes out of one command
+ * (PROCESS_UTILITY_SUBCOMMAND) add to the notes of that one.  Notes live in
+ * TopMemoryContext because some commands commit in between; ttl_docs_end_notes()
+ * frees them, after an error too.  Objects that go without a utility command
+ * (temporary tables at exit or ON COMMIT) are never collections.
+ *
+ * DROP INDEX CONCURRENTLY commits before its end, so it is checked when core is
+ * about to drop the index.  ATTACH PARTITION of a table that is a collection is
+ * checked before it starts (ddl_partitions.c).
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "catalog/dependency.h"
+#include "catalog/index.h"
+#include "catalog/objectaccess.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_constraint.h"
+#include "catalog/pg_extension.h"
+#include "catalog/pg_inherits.h"
+#include "catalog/pg_trigger.h"
+#include "catalog/pg_type.h"
+#include "commands/extension.h"
+#include "miscadmin.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+#include "utils/syscache.h"
+
+#include "collection/collection_internal.h"
+
+/* The notes of one utility command */
+typedef struct Notebook
+{
+	struct Notebook *outer;		/* that of the command which runs this one */
+	Node	   *parsetree;		/* of the command, before core changes it */
+	List	   *notes;
+	AttachedCollection attached;
+} Notebook;
+
+static Notebook *notebook = NULL;
+
+static void note_relation(ObjectAccessType access, Oid relid, AttrNumber attno,
+						  void *arg);
+static void note_column(Oid relid, AttrNumber attno, bool is_dropped);
+static void note_trigger(ObjectAccessType access, Oid trigger);
+static void note_constraint(Oid constraint);
+static void note_link(Oid child, Oid parent);
+static Note *add_note(NoteKind kind, Oid relid);
+static bool is_ddl(Node *parsetree);
+
+/*
+ * Begins to take notes of a utility command; false if it is not DDL, or a part of
+ * a command that takes notes already.  Raises an error for what can be refused
+ * before it starts.
+ */
+bool
+ttl_docs_begin_notes(Node *parsetree, ProcessUtilityContext context)
+{
+	AttachedCollection attached;
+	Notebook   *book;
+
+	if (context == PROCESS_UTILITY_SUBCOMMAND || !is_ddl(parsetree))
+		return false;
+	ttl_docs_check_drop_extension(parsetree);
+	ttl_docs_prepare_attach(parsetree, &attached);
+	/* core may scribble on the tree, and the review reads it */
+	if (IsA(parsetree, AlterTableStmt))
+	{
+		parsetree = copyObject(parsetree);
+		ttl_docs_resolve_types((AlterTableStmt *) parsetree);
+	}
+	book = MemoryContextAllocZero(TopMemoryContext, sizeof(Notebook));
+	book->outer = notebook;
+	book->parsetree = parsetree;
+	book->attached = attached;
+	notebook = book;
+	return true;
+}
+
+/* The command is through: raises an error if it has broken a collection. */
+void
+ttl_docs_review_notes(void)
+{
+	ttl_docs_require_attached(&notebook->attached);
+	ttl_docs_review(notebook->notes, notebook->parsetree);
+}
+
+/* Ends the notes of a command, also after an error. */
+void
+ttl_docs_end_notes(void)
+{
+	Notebook   *book = notebook;
+
+	notebook = book->outer;
+	list_free_deep(book->notes);
+	pfree(book);
+}
+
+/* Core tells what it drops, alters and creates. */
+void
+ttl_docs_note_object_access(ObjectAccessType access, Oid classId, Oid objectId,
+							int subId, void *arg)
+{
+	/* Citus creates triggers without a utility command */
+	if (access == OAT_POST_CREATE && classId == TriggerRelationId)
+		ttl_docs_refuse_citus_trigger(objectId);
+
+	if (notebook == NULL ||
+		(access != OAT_DROP && access != OAT_POST_ALTER && access != OAT_POST_CREATE))
+		return;
+
+	if (classId == RelationRelationId)
+		note_relation(access, objectId, subId, arg);
+	else if (classId == TriggerRelationId)
+		note_trigger(access, objectId);
+	else if (classId == ConstraintRelationId && access == OAT_DROP)
+		note_constraint(objectId);
+	else if (classId == InheritsRelationId && access == OAT_POST_ALTER)
+		note_link(objectId, ((ObjectAccessPostAlter *) arg)->auxiliary_id);
+	else if (classId == ExtensionRelationId && access == OAT_DROP &&
+			 objectId == get_extension_oid(TTL_DOCS_EXTENSION, true))
+		add_note(NOTE_EXTENSION_DROPPED, InvalidOid);
+}
+
+/* A column of a table, or an index, if it is of a collection. */
+static void
+note_relation(ObjectAccessType access, Oid relid, AttrNumber attno, void *arg)
+{
+	Collection	collection;
+	char		relkind;
+	Oid			table;
+
+	if (access == OAT_POST_CREATE)
+		return;
+	if (attno != 0)
+	{
+		note_column(relid, attno, access == OAT_DROP);
+		return;
+	}
+	relkind = get_rel_relkind(relid);
+	if (access != OAT_DROP ||
+		(relkind != RELKIND_INDEX && relkind != RELKIND_PARTITIONED_INDEX))
+		return;
+	table = IndexGetRelation(relid, true);
+	if (!OidIsValid(table) || !ttl_docs_lookup_collection(table, &collection))
+		return;
+	if ((((ObjectAccessDrop *) arg)->dropflags & PERFORM_DELETION_CONCURRENTLY) != 0)
+		ttl_docs_check_drop_index_concurrently(relid, table, &collection);
+	add_note(NOTE_INDEX_DROPPED, table);
+}
+
+static void
+note_column(Oid relid, AttrNumber attno, bool is_dropped)
+{
+	Collection	collection;
+	Note	   *note;
+
+	if (!ttl_docs_lookup_collection(relid, &collection))
+		return;
+	note = add_note(NOTE_COLUMN, relid);
+	note->attno = attno;
+	note->is_dropped = is_dropped;
+	if (attno > 0)
+	{
+		Oid			collation;
+
+		/* core's change cannot be seen before its next command */
+		namestrcpy(&note->name, get_attname(relid, attno, false));
+		get_atttypetypmodcoll(relid, attno, &note->type, &note->typmod, &collation);
+	}
+	note->is_doc = attno == collection.doc;
+	note->is_piece = note->is_doc || attno == collection.ts ||
+		attno == collection.ttl || attno == collection.slot;
+}
+
+/*
+ * A trigger.  One that is dropped is looked at now, while it is there; one
+ * that was made cannot be seen before the next command.
+ */
+static void
+note_trigger(ObjectAccessType access, Oid trigger)
+{
+	FormData_pg_trigger form;
+	Collection	collection;
+
+	if (access != OAT_DROP)
+		add_note(NOTE_TRIGGER, InvalidOid)->other = trigger;
+	else if (ttl_docs_fetch_trigger(trigger, NULL, &form) &&
+			 strcmp(NameStr(form.tgname), TTL_DOCS_TRIGGER) == 0 &&
+			 ttl_docs_lookup_collection(form.tgrelid, &collection))
+		add_note(NOTE_TRIGGER_DROPPED, form.tgrelid);
+}
+
+/* NOT NULL is a constraint that can be dropped, since 18. */
+static void
+note_constraint(Oid constraint)
+{
+	HeapTuple	tuple = SearchSysCache1(CONSTROID, ObjectIdGetDatum(constraint));
+
+	if (!HeapTupleIsValid(tuple))
+		return;
+	if (OidIsValid(((Form_pg_constraint) GETSTRUCT(tuple))->conrelid))
+		note_column(((Form_pg_constraint) GETSTRUCT(tuple))->conrelid, 0, false);
+	ReleaseSysCache(tuple);
+}
+
+/*
+ * A table becomes a child of another, or no longer is one.  Where that makes it
+ * a collection by itself, or no longer one, the label changes with the link:
+ * event triggers run before the review, and must not see what has expired.  It
+ * takes effect with core's own change, at its next command counter increment.
+ */
+static void
+note_link(Oid child, Oid parent)
+{
+	Note	   *note = add_note(NOTE_LINK_CHANGED, child);
+	Collection	before;
+
+	note->other = parent;
+	note->parent_is_collection = ttl_docs_lookup_collection(parent, &before);
+	if (!note->parent_is_collection)
+		return;
+	/* the label of an attached table is no longer in effect; the review rewrites it */
+	if (child == notebook->attached.child && parent == notebook->attached.parent)
+	{
+		notebook->attached.is_linked = true;
+		note->was_collection = ttl_docs_read_label(child, &note->before);
+		return;
+	}
+	/* as long as it is a partition to us, the link is going */
+	if (ttl_docs_lookup_collection(child, &before) && !ttl_docs_has_own_label(child) &&
+		get_rel_relkind(child) != RELKIND_FOREIGN_TABLE)
+	{
+		/* a label that was restored is still one, and holds the purge */
+		if (before.settings.origin_database == MyDatabaseId &&
+			before.settings.origin_relation == before.root)
+			before.settings.origin_relation = child;
+		ttl_docs_set_label(child, &before.settings);
+	}
+}
+
+/* SECURITY LABEL, as a restore runs it, has made a table a collection. */
+void
+ttl_docs_note_restored(Oid relid)
+{
+	if (notebook != NULL)
+		add_note(NOTE_RESTORED, relid);
+}
+
+static Note *
+add_note(NoteKind kind, Oid relid)
+{
+	MemoryContext caller = MemoryContextSwitchTo(TopMemoryContext);
+	Note	   *note = palloc0(sizeof(Note));
+
+	note->kind = kind;
+	note->relid = relid;
+	notebook->notes = lappend(notebook->notes, note);
+	MemoryContextSwitchTo(caller);
+	return note;
+}
+
+/*
+ * Can the command change what a collection is made of by itself?  Those that
+ * only run other commands are not asked: the others are.
+ */
+static bool
+is_ddl(Node *parsetree)
+{
+	switch (nodeTag(parsetree))
+	{
+		case T_TransactionStmt:
+		case T_PlannedStmt:
+		case T_DeclareCursorStmt:
+		case T_ClosePortalStmt:
+		case T_FetchStmt:
+		case T_DoStmt:
+		case T_CallStmt:
+		case T_CopyStmt:
+		case T_PrepareStmt:
+		case T_ExecuteStmt:
+		case T_DeallocateStmt:
+		case T_ExplainStmt:
+		case T_VariableSetStmt:
+		case T_VariableShowStmt:
+		case T_DiscardStmt:
+		case T_ListenStmt:
+		case T_UnlistenStmt:
+		case T_NotifyStmt:
+		case T_LoadStmt:
+		case T_VacuumStmt:
+		case T_LockStmt:
+		case T_ConstraintsSetStmt:
+		case T_CheckPointStmt:
+			return false;
+		default:
+			return true;
+	}
+}

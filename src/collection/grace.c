@@ -1,0 +1,219 @@
+/*-------------------------------------------------------------------------
+ *
+ * grace.c
+ *		Changes of settings that make living documents expire.
+ *
+ * A DefaultTTL that is too short hides documents at once, and the purge would
+ * delete them a second later.  So whoever makes such a change (adopt(),
+ * set_default_ttl(), ATTACH PARTITION) is told how many documents it concerns,
+ * and the purge of the whole collection is held for ttl_docs.purge_grace.  The
+ * documents stay expired, but until then they can be copied out.
+ *
+ * The end of the hold is kept in the label, by the clock of the server: a
+ * session's clock_offset neither shortens nor prolongs it.  A later change never
+ * makes it end earlier.  resume_purge() ends it.
+ *
+ * Counting must not make the change slow, so it reads a limited number of entries
+ * of the purge index.  These are the entries between the bounds of the old and of
+ * the new settings.  Slots are rounded up, so the range is a little wider than
+ * needed, and each row is judged under both settings.  A lazy collection has no
+ * such entries: the number is unknown, and the purge is held if the table is not
+ * empty.
+ *
+ * The caller holds a lock on the tables that keeps writers out until the change
+ * is committed.  An error undoes all of it with the transaction.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/relscan.h"
+#include "access/table.h"
+#include "access/tableam.h"
+#include "executor/tuptable.h"
+#include "miscadmin.h"
+#include "storage/bufmgr.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+
+#include "collection/collection_internal.h"
+
+/* how many entries of the purge index are read for a change */
+#define MAX_ENTRIES_READ	10000
+
+static void count_in_table(Oid relid, const ExpiryBounds *before,
+						   const ExpiryBounds *after, IndexingMode indexing,
+						   NewlyExpired *found);
+static void count_in_index(Relation rel, Relation index,
+						   const Collection *collection,
+						   const ExpiryBounds *before, const ExpiryBounds *after,
+						   NewlyExpired *found);
+static void count_in_slots(Relation rel, Relation index,
+						   const Collection *collection, ScanKey keys,
+						   const ExpiryBounds *before, const ExpiryBounds *after,
+						   NewlyExpired *found);
+static void report_newly_expired(Oid root, const NewlyExpired *found,
+								 TimestampTz grace_until, TimestampTz now);
+
+/*
+ * Counts the documents of a table and its partitions that are live under the
+ * settings "before" (NULL: the table was no collection) and expired under "after".
+ */
+NewlyExpired
+ttl_docs_count_newly_expired(Oid relid, const CollectionSettings *before,
+							 const CollectionSettings *after)
+{
+	TimestampTz clock = ttl_docs_clock();
+	ExpiryBounds bounds_before = {DT_NOBEGIN, DT_NOBEGIN};
+	ExpiryBounds bounds_after = ttl_docs_bounds(after, clock);
+	NewlyExpired found = {.is_complete = true};
+	List	   *tables;
+	ListCell   *lc;
+
+	if (before != NULL)
+		bounds_before = ttl_docs_bounds(before, clock);
+	if (bounds_after.written <= bounds_before.written &&
+		bounds_after.due <= bounds_before.due)
+		return found;
+	tables = ttl_docs_collection_tables(relid);
+	foreach(lc, tables)
+		count_in_table(lfirst_oid(lc), &bounds_before, &bounds_after,
+					   after->indexing, &found);
+	list_free(tables);
+	return found;
+}
+
+static void
+count_in_table(Oid relid, const ExpiryBounds *before, const ExpiryBounds *after,
+			   IndexingMode indexing, NewlyExpired *found)
+{
+	Relation	rel = table_open(relid, NoLock);
+	Oid			index_oid = indexing == INDEXING_CONSISTENT ?
+		ttl_docs_purge_index(rel, indexing) : InvalidOid;
+	Collection	collection;
+
+	if (OidIsValid(index_oid) && ttl_docs_lookup_collection(relid, &collection))
+	{
+		Relation	index = index_open(index_oid, AccessShareLock);
+
+		count_in_index(rel, index, &collection, before, after, found);
+		index_close(index, AccessShareLock);
+	}
+	else if (RelationGetNumberOfBlocks(rel) > 0)
+		found->is_unknown = true;
+	table_close(rel, NoLock);
+}
+
+static void
+count_in_index(Relation rel, Relation index, const Collection *collection,
+			   const ExpiryBounds *before, const ExpiryBounds *after,
+			   NewlyExpired *found)
+{
+	for (SlotRange range = 0; range < RANGE_COUNT; range++)
+	{
+		ScanKeyData keys[2];
+		int64		from;
+		int64		to;
+
+		if (!ttl_docs_slots_between(before, after, range, &from, &to))
+			continue;
+		ttl_docs_slot_scan_keys(keys, range, from, to);
+		count_in_slots(rel, index, collection, keys, before, after, found);
+	}
+}
+
+/* Counts in the slots that the two scan keys select. */
+static void
+count_in_slots(Relation rel, Relation index, const Collection *collection,
+			   ScanKey keys, const ExpiryBounds *before,
+			   const ExpiryBounds *after, NewlyExpired *found)
+{
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	TupleTableSlot *row = table_slot_create(rel, NULL);
+	IndexScanDesc scan = compat_index_beginscan(rel, index, snapshot, 2);
+
+	index_rescan(scan, keys, 2, NULL, 0);
+	while (index_getnext_tid(scan, ForwardScanDirection) != NULL)
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (found->entries_read == MAX_ENTRIES_READ)
+		{
+			found->is_complete = false;
+			break;
+		}
+		found->entries_read++;
+		if (index_fetch_heap(scan, row) &&
+			!ttl_docs_row_is_expired(before, collection, row) &&
+			ttl_docs_row_is_expired(after, collection, row))
+			found->count++;
+	}
+	index_endscan(scan);
+	ExecDropSingleTupleTableSlot(row);
+	UnregisterSnapshot(snapshot);
+}
+
+/*
+ * Tells the caller of a change how many documents it makes expire, and holds the
+ * purge in the settings that are about to be written.  Does nothing if there are
+ * none.
+ */
+void
+ttl_docs_begin_grace(Oid root, CollectionSettings *settings,
+					 const NewlyExpired *found)
+{
+	TimestampTz now = ttl_docs_server_clock();
+
+	if (found->count == 0 && found->is_complete && !found->is_unknown)
+		return;
+	if (ttl_docs_purge_grace > 0)
+		settings->grace_until =
+			Max(settings->grace_until,
+				now + ttl_docs_purge_grace * USECS_PER_SEC);
+	report_newly_expired(root, found, settings->grace_until, now);
+}
+
+static void
+report_newly_expired(Oid root, const NewlyExpired *found,
+					 TimestampTz grace_until, TimestampTz now)
+{
+	const char *name = get_rel_name(root);
+	bool		is_held = grace_until > now;
+	bool		is_unknown = found->is_unknown || found->count == 0;
+
+	ereport(NOTICE,
+			(is_unknown ?
+			 errmsg("this change makes an unknown number of documents of \"%s\" expire",
+					name) :
+			 found->is_complete ?
+			 errmsg_plural("this change makes %lld document of \"%s\" expire",
+						   "this change makes %lld documents of \"%s\" expire",
+						   (unsigned long) found->count, (long long) found->count, name) :
+			 errmsg("this change makes at least %lld documents of \"%s\" expire",
+					(long long) found->count, name),
+			 is_held ?
+			 errdetail("Queries no longer see expired documents. The purge of \"%s\" is held for %s so that the documents can be copied out. An INSERT with the key of an expired document still deletes that document.",
+					   name, ttl_docs_period(grace_until - now)) :
+			 errdetail("Queries no longer see expired documents."),
+			 is_unknown ?
+			 errhint("ttl_docs.preview() counts them, if you call it before the change.") :
+			 is_held ?
+			 errhint("To copy them out, see \"A DefaultTTL that was too short\" in docs/operations.md. To purge them now: SELECT ttl_docs.resume_purge(%s).",
+					 ttl_docs_quoted_literal(root)) : 0));
+}
+
+/* Is the purge held because a change has made documents expire? */
+bool
+ttl_docs_in_grace(const CollectionSettings *settings)
+{
+	return settings->grace_until > ttl_docs_server_clock();
+}
+
+/* For how long it is still held, for people to read. */
+char *
+ttl_docs_grace_left(const CollectionSettings *settings)
+{
+	return ttl_docs_period(settings->grace_until - ttl_docs_server_clock());
+}

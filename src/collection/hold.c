@@ -1,0 +1,47 @@
+/*-------------------------------------------------------------------------
+ *
+ * hold.c
+ *		Reasons in the settings of a collection not to purge it.
+ *
+ * - paused: pause_purge() was called.
+ * - restored: the label was written for another table or database, so a
+ *   restore brought it, or a copy of a database.  Without this hold, a
+ *   month-old backup of documents that live for a week would be gone a second
+ *   after it is restored.
+ * - grace: a change of settings has made living documents expire, and somebody
+ *   may want to copy them out (grace.c).
+ *
+ * purge/hold.c has the reasons that are not in the settings.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+
+#include "collection/collection_internal.h"
+
+static const char *const hold_names[] = {
+	[HOLD_NONE] = "none",
+	[HOLD_GRACE] = "grace",
+	[HOLD_RESTORED] = "restored",
+	[HOLD_PAUSED] = "paused",
+};
+
+/* The strongest hold that the settings have, or HOLD_NONE. */
+SettingsHold
+ttl_docs_settings_hold(Oid root, const CollectionSettings *settings)
+{
+	if (settings->paused)
+		return HOLD_PAUSED;
+	if (settings->origin_database != MyDatabaseId ||
+		settings->origin_relation != root)
+		return HOLD_RESTORED;
+	return ttl_docs_in_grace(settings) ? HOLD_GRACE : HOLD_NONE;
+}
+
+const char *
+ttl_docs_settings_hold_name(SettingsHold hold)
+{
+	return hold_names[hold];
+}

@@ -1,0 +1,215 @@
+/*-------------------------------------------------------------------------
+ *
+ * label_json.c
+ *		The text of a label.
+ *
+ * A label is a JSON object, so that people and SQL can read it:
+ *
+ * 	{"version": 1, "document": "doc", "default_ttl": 60,
+ * 	 "indexing": "consistent", "written_floor": null, "due_floor": null,
+ * 	 "paused": false, "database": 5, "table": 16390}
+ *
+ * "database" and "table" are the OIDs under which the label was written.  If they
+ * differ from those of the table that has the label, a restore brought it.
+ *
+ * Two keys are present only if they are set: "grace_until", a time (grace.c), and
+ * "purge_subscribed": true (purge/hold.c).
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "catalog/pg_type.h"
+#include "utils/builtins.h"
+#include "utils/datetime.h"
+#include "utils/fmgrprotos.h"
+#include "utils/json.h"
+#include "utils/jsonb.h"
+#include "utils/numeric.h"
+#include "utils/rel.h"
+#include "utils/syscache.h"
+#include "utils/timestamp.h"
+
+#include "collection/collection_internal.h"
+
+#define LABEL_VERSION 1
+
+static void print_time(StringInfo buf, const char *key, TimestampTz time);
+static char *iso_time(TimestampTz time);
+static bool has_key(Jsonb *label, const char *key);
+static JsonbValue *label_value(Jsonb *label, const char *key,
+							   enum jbvType type, JsonbValue *value);
+static int64 label_integer(Jsonb *label, const char *key, int64 min,
+						   int64 max);
+static TimestampTz label_time(Jsonb *label, const char *key);
+pg_noreturn static void report_bad_label(const char *key);
+
+char *
+ttl_docs_print_label(const CollectionSettings *settings)
+{
+	StringInfoData buf;
+
+	initStringInfo(&buf);
+	appendStringInfo(&buf, "{\"version\": %d, \"document\": ", LABEL_VERSION);
+	escape_json(&buf, NameStr(settings->doc_column));
+	if (settings->on)
+		appendStringInfo(&buf, ", \"default_ttl\": %d", settings->default_ttl);
+	else
+		appendStringInfoString(&buf, ", \"default_ttl\": null");
+	appendStringInfo(&buf, ", \"indexing\": \"%s\"",
+					 ttl_docs_indexing_name(settings->indexing));
+	print_time(&buf, "written_floor", settings->written_floor);
+	print_time(&buf, "due_floor", settings->due_floor);
+	appendStringInfo(&buf, ", \"paused\": %s", settings->paused ? "true" : "false");
+	if (settings->grace_until != DT_NOBEGIN)
+		print_time(&buf, "grace_until", settings->grace_until);
+	if (settings->purge_subscribed)
+		appendStringInfoString(&buf, ", \"purge_subscribed\": true");
+	appendStringInfo(&buf, ", \"database\": %u, \"table\": %u}",
+					 settings->origin_database, settings->origin_relation);
+	return buf.data;
+}
+
+static void
+print_time(StringInfo buf, const char *key, TimestampTz time)
+{
+	if (time == DT_NOBEGIN)
+		appendStringInfo(buf, ", \"%s\": null", key);
+	else
+		appendStringInfo(buf, ", \"%s\": \"%s\"", key, iso_time(time));
+}
+
+/* A time in the one form that labels have. */
+static char *
+iso_time(TimestampTz time)
+{
+	const int	utc = 0;
+
+	return JsonEncodeDateTime(palloc(MAXDATELEN + 1), TimestampTzGetDatum(time),
+							  TIMESTAMPTZOID, &utc);
+}
+
+/* Reads what ttl_docs_print_label wrote, or raises an error. */
+void
+ttl_docs_parse_label(const char *label, CollectionSettings *settings)
+{
+	Jsonb	   *json;
+	JsonbValue	value;
+
+	json = DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum(label)));
+	if (!JB_ROOT_IS_OBJECT(json))
+		report_bad_label("version");
+	label_integer(json, "version", LABEL_VERSION, LABEL_VERSION);
+
+	memset(settings, 0, sizeof(*settings));
+	if (label_value(json, "document", jbvString, &value) == NULL ||
+		value.val.string.len == 0 || value.val.string.len >= NAMEDATALEN)
+		report_bad_label("document");
+	memcpy(NameStr(settings->doc_column), value.val.string.val,
+		   value.val.string.len);
+
+	settings->default_ttl = TTL_NEVER;
+	if (label_value(json, "default_ttl", jbvNumeric, &value) != NULL)
+	{
+		settings->on = true;
+		settings->default_ttl = label_integer(json, "default_ttl", TTL_NEVER,
+											  TTL_MAX);
+		if (settings->default_ttl == 0)
+			report_bad_label("default_ttl");
+	}
+
+	if (label_value(json, "indexing", jbvString, &value) == NULL)
+		report_bad_label("indexing");
+	settings->indexing =
+		ttl_docs_parse_indexing(pnstrdup(value.val.string.val,
+										 value.val.string.len));
+	settings->written_floor = label_time(json, "written_floor");
+	settings->due_floor = label_time(json, "due_floor");
+	if (label_value(json, "paused", jbvBool, &value) == NULL)
+		report_bad_label("paused");
+	settings->paused = value.val.boolean;
+	settings->grace_until = has_key(json, "grace_until") ?
+		label_time(json, "grace_until") : DT_NOBEGIN;
+	settings->purge_subscribed = has_key(json, "purge_subscribed") &&
+		label_value(json, "purge_subscribed", jbvBool, &value) != NULL &&
+		value.val.boolean;
+	settings->origin_database = label_integer(json, "database", 0, PG_UINT32_MAX);
+	settings->origin_relation = label_integer(json, "table", 0, PG_UINT32_MAX);
+}
+
+static bool
+has_key(Jsonb *label, const char *key)
+{
+	JsonbValue	value;
+
+	return getKeyJsonValueFromContainer(&label->root, key, strlen(key), &value) != NULL;
+}
+
+/*
+ * The value of a key, NULL for a JSON null; an error if the key is missing or
+ * of another type.
+ */
+static JsonbValue *
+label_value(Jsonb *label, const char *key, enum jbvType type, JsonbValue *value)
+{
+	if (getKeyJsonValueFromContainer(&label->root, key, strlen(key), value) == NULL)
+		report_bad_label(key);
+	if (value->type == jbvNull)
+		return NULL;
+	if (value->type != type)
+		report_bad_label(key);
+	return value;
+}
+
+static int64
+label_integer(Jsonb *label, const char *key, int64 min, int64 max)
+{
+	JsonbValue	value;
+	char	   *text;
+	char	   *end;
+	int64		result;
+
+	if (label_value(label, key, jbvNumeric, &value) == NULL)
+		report_bad_label(key);
+	text = DatumGetCString(DirectFunctionCall1(numeric_out,
+											   NumericGetDatum(value.val.numeric)));
+	errno = 0;
+	result = strtoll(text, &end, 10);
+	if (errno != 0 || *end != '\0' || result < min || result > max)
+		report_bad_label(key);
+	return result;
+}
+
+static TimestampTz
+label_time(Jsonb *label, const char *key)
+{
+	JsonbValue	value;
+	char	   *text;
+	TimestampTz time;
+
+	if (label_value(label, key, jbvString, &value) == NULL)
+		return DT_NOBEGIN;
+	text = pnstrdup(value.val.string.val, value.val.string.len);
+	time = DatumGetTimestampTz(DirectFunctionCall3(timestamptz_in,
+												   CStringGetDatum(text),
+												   ObjectIdGetDatum(InvalidOid),
+												   Int32GetDatum(-1)));
+	/*
+	 * not "now", nor anything else that means something else elsewhere, nor the
+	 * end of time: documents are stamped with the moment after a floor
+	 */
+	if (TIMESTAMP_NOT_FINITE(time) || !IS_VALID_TIMESTAMP(time + 1) ||
+		strcmp(iso_time(time), text) != 0)
+		report_bad_label(key);
+	return time;
+}
+
+static void
+report_bad_label(const char *key)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("invalid label for a collection of ttl_docs"),
+			 errdetail("The value of \"%s\" is missing or not valid.", key),
+			 errhint("Labels are written by the functions of the extension; use ttl_docs.adopt().")));
+}

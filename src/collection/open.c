@@ -1,0 +1,126 @@
+/*-------------------------------------------------------------------------
+ *
+ * open.c
+ *		Opens a collection, with the checks that its functions have in common.
+ *
+ * Rights are checked before a lock is taken, so that others cannot queue up on a
+ * lock.  A collection is locked with all of its partitions, because a partition
+ * can be read and written without a look at the root.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/relation.h"
+#include "access/table.h"
+#include "access/tableam.h"
+#include "catalog/pg_inherits.h"
+#include "commands/tablecmds.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "utils/acl.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+
+#include "collection/collection_internal.h"
+
+/* The first argument of a function that is about a collection. */
+Oid
+ttl_docs_collection_arg(FunctionCallInfo fcinfo)
+{
+	if (PG_ARGISNULL(0))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("collection cannot be null")));
+	return PG_GETARG_OID(0);
+}
+
+/*
+ * Opens a table for a change that only its owner may make.  The right is
+ * checked before the lock is taken, so that others cannot queue up on it.
+ */
+Relation
+ttl_docs_open_owned(Oid relid, LOCKMODE lockmode)
+{
+	char		relkind = get_rel_relkind(relid);
+	Relation	rel;
+
+	if (relkind != '\0' && !compat_table_ownercheck(relid, GetUserId()))
+		aclcheck_error(ACLCHECK_NOT_OWNER, get_relkind_objtype(relkind),
+					   get_rel_name(relid));
+	rel = relkind == '\0' ? NULL : try_relation_open(relid, lockmode);
+	if (rel == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_TABLE),
+				 errmsg("relation with OID %u does not exist", relid)));
+	return rel;
+}
+
+/*
+ * The same for a collection, which is locked with all of its partitions: a
+ * partition can be read and written without asking for the root.
+ */
+Relation
+ttl_docs_open_collection(Oid relid, LOCKMODE lockmode, Collection *collection)
+{
+	Relation	rel = ttl_docs_open_owned(relid, lockmode);
+
+	ttl_docs_lock_tree(relid, lockmode);
+	if (!ttl_docs_lookup_collection(relid, collection))
+		ttl_docs_report_no_collection(relid);
+	if (collection->root != relid)
+		ereport(ERROR,
+				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+				 errmsg("\"%s\" is a partition of the collection \"%s\"",
+						RelationGetRelationName(rel),
+						get_rel_name(collection->root)),
+				 errhint("Call the function for \"%s\".",
+						 get_rel_name(collection->root))));
+	return rel;
+}
+
+void
+ttl_docs_lock_tree(Oid relid, LOCKMODE lockmode)
+{
+	list_free(ttl_docs_partition_tree(relid, lockmode));
+}
+
+/*
+ * Raises an error if a query of this session is at work on the table or one of
+ * its partitions: our lock does not keep ourselves out.
+ */
+void
+ttl_docs_require_unused(Relation rel, const char *action)
+{
+	List	   *tables = find_all_inheritors(RelationGetRelid(rel), NoLock, NULL);
+	ListCell   *lc;
+
+	CheckTableNotInUse(rel, action);
+	foreach(lc, tables)
+	{
+		Relation	part;
+
+		if (lfirst_oid(lc) == RelationGetRelid(rel))
+			continue;
+		part = table_open(lfirst_oid(lc), NoLock);
+		CheckTableNotInUse(part, action);
+		table_close(part, NoLock);
+	}
+	list_free(tables);
+}
+
+/* For what only a collection has. */
+void
+ttl_docs_report_no_collection(Oid relid)
+{
+	char	   *name = get_rel_name(relid);
+
+	if (name == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_TABLE),
+				 errmsg("relation with OID %u does not exist", relid)));
+	ereport(ERROR,
+			(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+			 errmsg("\"%s\" is not a collection", name),
+			 errhint("The view ttl_docs.collections lists those that are; ttl_docs.adopt() makes it one.")));
+}

@@ -1,0 +1,80 @@
+/*-------------------------------------------------------------------------
+ *
+ * partitions.c
+ *		The tables of a collection: its root and partitions of all levels.
+ *
+ * Core leaves partitions that are being detached concurrently out of its lists.
+ * They belong to the collection until they are gone, so some callers need them.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "catalog/partition.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_inherits.h"
+#include "utils/lsyscache.h"
+
+#include "collection/collection_internal.h"
+
+/*
+ * A table and its partitions of all levels, also those that are being detached
+ * concurrently, which core leaves out.  The partitions get locked.
+ */
+List *
+ttl_docs_partition_tree(Oid relid, LOCKMODE lockmode)
+{
+	List	   *tables = list_make1_oid(relid);
+
+	for (int i = 0; i < list_length(tables); i++)
+		tables = list_concat(tables,
+							 find_inheritance_children_extended(list_nth_oid(tables, i),
+																false, lockmode,
+																NULL, NULL));
+	return tables;
+}
+
+/* The tables that hold the documents of a collection, as a list of OIDs. */
+List *
+ttl_docs_collection_tables(Oid root)
+{
+	List	   *members = find_all_inheritors(root, NoLock, NULL);
+	List	   *tables = NIL;
+	ListCell   *lc;
+
+	foreach(lc, members)
+		if (get_rel_relkind(lfirst_oid(lc)) == RELKIND_RELATION)
+			tables = lappend_oid(tables, lfirst_oid(lc));
+	list_free(members);
+	return tables;
+}
+
+/*
+ * Raises an error if a partition is being detached concurrently.  Core leaves such a
+ * partition out of what it does to the tree, so we could not change all of it.
+ */
+void
+ttl_docs_require_no_pending_detach(Oid relid)
+{
+	List	   *tables = ttl_docs_partition_tree(relid, NoLock);
+	List	   *attached = find_all_inheritors(relid, NoLock, NULL);
+	ListCell   *lc;
+
+	foreach(lc, tables)
+	{
+		Oid			parent;
+
+		if (list_member_oid(attached, lfirst_oid(lc)))
+			continue;
+		parent = get_partition_parent(lfirst_oid(lc), true);
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("partition \"%s\" of \"%s\" is being detached concurrently",
+						get_rel_name(lfirst_oid(lc)), get_rel_name(parent)),
+				 errhint("Run ALTER TABLE %s DETACH PARTITION %s FINALIZE first.",
+						 ttl_docs_quoted_name(parent),
+						 ttl_docs_quoted_name(lfirst_oid(lc)))));
+	}
+	list_free(tables);
+	list_free(attached);
+}

@@ -1,0 +1,170 @@
+/*-------------------------------------------------------------------------
+ *
+ * purge_index.c
+ *		The purge index of a table: recognises, builds and drops it.
+ *
+ * The purge index is known by its definition, not by its name, so that it can be
+ * renamed, reindexed concurrently, or replaced: an index on _slot alone, of the
+ * access method that the indexing mode asks for.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/relation.h"
+#include "access/table.h"
+#include "catalog/pg_am.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_index.h"
+#include "catalog/pg_inherits.h"
+#include "catalog/pg_opfamily.h"
+#include "catalog/pg_trigger.h"
+#include "catalog/pg_type.h"
+#include "commands/trigger.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/syscache.h"
+
+#include "collection/collection_internal.h"
+
+static bool is_purge_index(Relation rel, Oid indexid, IndexingMode indexing);
+static Node *index_predicate(Relation index);
+static bool is_slot_not_null(Node *predicate, AttrNumber slot);
+
+/* The valid purge index of a table for that mode; InvalidOid if it has none. */
+Oid
+ttl_docs_purge_index(Relation rel, IndexingMode indexing)
+{
+	return ttl_docs_other_purge_index(rel, indexing, InvalidOid);
+}
+
+/* The same, without one that is about to go. */
+Oid
+ttl_docs_other_purge_index(Relation rel, IndexingMode indexing, Oid excluded)
+{
+	List	   *indexes;
+	ListCell   *lc;
+	Oid			found = InvalidOid;
+
+	if (indexing == INDEXING_NONE)
+		return InvalidOid;
+	indexes = RelationGetIndexList(rel);
+	foreach(lc, indexes)
+	{
+		if (lfirst_oid(lc) != excluded &&
+			is_purge_index(rel, lfirst_oid(lc), indexing))
+		{
+			found = lfirst_oid(lc);
+			break;
+		}
+	}
+	list_free(indexes);
+	return found;
+}
+
+static bool
+is_purge_index(Relation rel, Oid indexid, IndexingMode indexing)
+{
+	/* gone in the meantime: REINDEX CONCURRENTLY and DROP INDEX swap them */
+	Relation	index = try_relation_open(indexid, AccessShareLock);
+	AttrNumber	slot;
+	bool		result;
+
+	if (index == NULL)
+		return false;
+	slot = get_attnum(RelationGetRelid(rel), TTL_DOCS_SLOT_COLUMN);
+	result = slot != InvalidAttrNumber &&
+		index->rd_index->indisvalid &&
+		index->rd_index->indnatts == 1 &&
+		index->rd_index->indkey.values[0] == slot &&
+		!index->rd_index->indisunique &&
+		index->rd_rel->relam == (indexing == INDEXING_LAZY ?
+								 BRIN_AM_OID : BTREE_AM_OID);
+
+	/* ascending, by the usual order: its beginning is what is due first */
+	if (result && indexing == INDEXING_CONSISTENT &&
+		index->rd_rel->relkind == RELKIND_INDEX)
+		result = index->rd_indoption[0] == 0 &&
+			index->rd_opfamily[0] == INTEGER_BTREE_FAM_OID;
+
+	/* a partial one has to hold every document that can expire */
+	if (result)
+	{
+		Node	   *predicate = index_predicate(index);
+
+		result = predicate == NULL ||
+			(indexing == INDEXING_CONSISTENT && is_slot_not_null(predicate, slot));
+	}
+	relation_close(index, AccessShareLock);
+	return result;
+}
+
+/*
+ * The predicate of an index as it is stored.  Core's function computes what is
+ * constant in it, and so runs functions of its owner: not for a background
+ * worker, who has more rights.
+ */
+static Node *
+index_predicate(Relation index)
+{
+	HeapTuple	tuple = SearchSysCache1(INDEXRELID,
+										ObjectIdGetDatum(RelationGetRelid(index)));
+	Node	   *predicate = NULL;
+	Datum		text_form;
+	bool		isnull;
+
+	if (!HeapTupleIsValid(tuple))
+		return NULL;
+	text_form = SysCacheGetAttr(INDEXRELID, tuple, Anum_pg_index_indpred, &isnull);
+	if (!isnull)
+		predicate = stringToNode(TextDatumGetCString(text_form));
+	ReleaseSysCache(tuple);
+	return predicate;
+}
+
+/* Is it "_slot IS NOT NULL", and nothing else? */
+static bool
+is_slot_not_null(Node *predicate, AttrNumber slot)
+{
+	NullTest   *test = (NullTest *) predicate;
+
+	return IsA(predicate, NullTest) &&
+		test->nulltesttype == IS_NOT_NULL && IsA(test->arg, Var) &&
+		((Var *) test->arg)->varattno == slot;
+}
+
+/* Builds the purge index of that mode, unless the table has it. */
+void
+ttl_docs_create_purge_index(Oid relid, IndexingMode indexing)
+{
+	Relation	rel = table_open(relid, AccessShareLock);
+	bool		exists = OidIsValid(ttl_docs_purge_index(rel, indexing));
+
+	table_close(rel, NoLock);
+	if (exists || indexing == INDEXING_NONE)
+		return;
+	if (indexing == INDEXING_LAZY)
+		ttl_docs_run_ddl("CREATE INDEX ON %s USING brin (%s)",
+						 ttl_docs_quoted_name(relid), TTL_DOCS_SLOT_COLUMN);
+	else
+		ttl_docs_run_ddl("CREATE INDEX ON %s USING btree (%s) WHERE %s IS NOT NULL",
+						 ttl_docs_quoted_name(relid), TTL_DOCS_SLOT_COLUMN,
+						 TTL_DOCS_SLOT_COLUMN);
+}
+
+/* Drops the purge indexes of that mode. */
+void
+ttl_docs_drop_purge_index(Oid relid, IndexingMode indexing)
+{
+	for (;;)
+	{
+		Relation	rel = table_open(relid, AccessShareLock);
+		Oid			index = ttl_docs_purge_index(rel, indexing);
+
+		table_close(rel, NoLock);
+		if (!OidIsValid(index))
+			break;
+		ttl_docs_run_ddl("DROP INDEX %s", ttl_docs_quoted_name(index));
+	}
+}

@@ -1,0 +1,147 @@
+/*-------------------------------------------------------------------------
+ *
+ * recompute.c
+ *		Makes _ttl and _slot right for rows that have not passed our trigger.
+ *
+ * Such rows come with a table that is attached as a partition, or that had
+ * columns of these names before it was adopted.  Both columns follow from the
+ * document and its stamp; rows where they are right are left alone.
+ *
+ * The rows are rewritten here and not by an UPDATE.  To the user no document
+ * changes, so no trigger, rule, policy or constraint has a say in it; and
+ * neither may their code run in a command that would otherwise run none of it.
+ * What does run are index expressions and generated columns, as the owner of
+ * the table and in a restricted context, as when core builds an index.
+ *
+ * The caller holds ACCESS EXCLUSIVE, so rows do not change underneath.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "access/tableam.h"
+#include "access/xact.h"
+#include "commands/trigger.h"
+#include "executor/executor.h"
+#include "executor/nodeModifyTable.h"
+#include "miscadmin.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+
+#include "collection/collection_internal.h"
+
+static void recompute_rows(Relation rel, const Collection *collection);
+static HeapTuple recomputed(Relation rel, const Collection *collection,
+							HeapTuple tuple);
+static void replace_row(ResultRelInfo *relinfo, EState *estate, Snapshot snapshot,
+						ItemPointer tid, HeapTuple tuple);
+
+/* Recomputes the rows of one table, without its partitions. */
+void
+ttl_docs_recompute_rows(Oid relid, const Collection *collection)
+{
+	Relation	rel = table_open(relid, NoLock);
+	OwnerSwitch before;
+
+	if (rel->rd_rel->relkind == RELKIND_RELATION)
+	{
+		ttl_docs_become_owner(rel, &before);
+		recompute_rows(rel, collection);
+		ttl_docs_become_caller(&before);
+	}
+	table_close(rel, NoLock);
+	CommandCounterIncrement();
+}
+
+static void
+recompute_rows(Relation rel, const Collection *collection)
+{
+	bool		in_use = rel->rd_refcnt > 1 ||
+		AfterTriggerPendingOnRel(RelationGetRelid(rel));
+	EState	   *estate = CreateExecutorState();
+	ResultRelInfo *relinfo = makeNode(ResultRelInfo);
+	TupleTableSlot *slot = table_slot_create(rel, NULL);
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	TableScanDesc scan = table_beginscan(rel, snapshot, 0, NULL);
+	MemoryContext caller = CurrentMemoryContext;
+
+	InitResultRelInfo(relinfo, rel, 1, NULL, 0);
+	ExecOpenIndices(relinfo, false);
+	while (table_scan_getnextslot(scan, ForwardScanDirection, slot))
+	{
+		HeapTuple	tuple;
+
+		CHECK_FOR_INTERRUPTS();
+		MemoryContextSwitchTo(GetPerTupleMemoryContext(estate));
+		tuple = recomputed(rel, collection, ExecCopySlotHeapTuple(slot));
+		/* rows that a trigger or a cursor still waits for must not move */
+		if (tuple != NULL && in_use)
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_IN_USE),
+					 errmsg("cannot compute the system columns of \"%s\" because this session still uses it",
+							RelationGetRelationName(rel)),
+					 errhint("Close cursors on it, and let the checks that wait for the end of the transaction come first: COMMIT, or SET CONSTRAINTS ALL IMMEDIATE.")));
+		if (tuple != NULL)
+			replace_row(relinfo, estate, snapshot, &slot->tts_tid, tuple);
+		MemoryContextSwitchTo(caller);
+		ResetPerTupleExprContext(estate);
+	}
+	ExecCloseIndices(relinfo);
+	table_endscan(scan);
+	UnregisterSnapshot(snapshot);
+	ExecDropSingleTupleTableSlot(slot);
+	FreeExecutorState(estate);
+}
+
+/* The row as it should be, or NULL if it is. */
+static HeapTuple
+recomputed(Relation rel, const Collection *collection, HeapTuple tuple)
+{
+	TupleDesc	tupdesc = RelationGetDescr(rel);
+	Stamp		old = ttl_docs_tuple_stamp(collection, tuple, tupdesc);
+	Stamp		stamp = old;
+	JsonbValue	found;
+	bool		isnull;
+	bool		slot_isnull;
+	Datum		doc = heap_getattr(tuple, collection->doc, tupdesc, &isnull);
+	Datum		slot = heap_getattr(tuple, collection->slot, tupdesc, &slot_isnull);
+	int64		old_slot = slot_isnull ? NO_SLOT : DatumGetInt64(slot);
+	int64		new_slot;
+	int			columns[2] = {collection->ttl, collection->slot};
+	Datum		values[2];
+	bool		nulls[2];
+
+	ttl_docs_read_ttl(doc, isnull, &stamp, &found);
+	new_slot = ttl_docs_slot(&stamp, collection->settings.default_ttl);
+	if (stamp.inherits == old.inherits && stamp.ttl == old.ttl && new_slot == old_slot)
+		return NULL;
+	values[0] = Int32GetDatum(stamp.ttl);
+	nulls[0] = stamp.inherits;
+	values[1] = Int64GetDatum(new_slot);
+	nulls[1] = new_slot == NO_SLOT;
+	return heap_modify_tuple_by_cols(tuple, tupdesc, 2, columns, values, nulls);
+}
+
+/* Stores a row over the one at tid, with its index entries. */
+static void
+replace_row(ResultRelInfo *relinfo, EState *estate, Snapshot snapshot,
+			ItemPointer tid, HeapTuple tuple)
+{
+	Relation	rel = relinfo->ri_RelationDesc;
+	TupleTableSlot *slot = MakeSingleTupleTableSlot(RelationGetDescr(rel),
+													&TTSOpsHeapTuple);
+	compat_UpdateIndexes update_indexes;
+
+	ExecStoreHeapTuple(tuple, slot, false);
+	if (RelationGetDescr(rel)->constr != NULL &&
+		RelationGetDescr(rel)->constr->has_generated_stored)
+		ExecComputeStoredGenerated(relinfo, estate, slot, CMD_INSERT);
+	simple_table_tuple_update(rel, tid, slot, snapshot, &update_indexes);
+	if (relinfo->ri_NumIndices > 0 && compat_any_index(update_indexes))
+		list_free(compat_ExecInsertIndexTuples(relinfo, slot, estate,
+											   update_indexes));
+	ExecDropSingleTupleTableSlot(slot);
+}

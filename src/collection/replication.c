@@ -1,0 +1,235 @@
+/*-------------------------------------------------------------------------
+ *
+ * replication.c
+ *		Tables that logical replication sends or receives, and what adopt()
+ *		means for them.
+ *
+ * The columns that adopt() adds are part of the rows, and PostgreSQL does not
+ * replicate DDL.  Two things can go wrong:
+ *
+ * 1. The publisher sends columns that a subscriber does not have.  The
+ *    subscriber stops with an error, again and again, until it has them.  Nothing
+ *    is lost.  So adopt() on the publisher is announced, with the order: the
+ *    subscriber comes first.
+ * 2. A table without a key, under REPLICA IDENTITY FULL.  The subscriber looks for
+ *    a row with the same values in all columns.  Both sides stamp the rows that are
+ *    there when they are adopted, each with its own clock; and a publisher that
+ *    is a plain table sends no stamp at all.  The subscriber finds no row, and
+ *    the UPDATE or DELETE is lost without an error.
+ *
+ * The publisher knows that it sends such changes, so it refuses to adopt the
+ * table.  It does not refuse an empty table, nor stamps that come from a column:
+ * those are the same on both sides.  A subscriber cannot know whether the
+ * publisher sends anything but inserts, so it warns.
+ *
+ * Rows that are written or copied after both sides have been adopted arrive with
+ * their stamps, so they are found by all their columns.  A publication with a column
+ * list does not send the new columns, and cannot send changes under REPLICA
+ * IDENTITY FULL: core refuses them.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "catalog/partition.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_inherits.h"
+#include "catalog/pg_publication.h"
+#include "catalog/pg_publication_rel.h"
+#include "catalog/pg_subscription_rel.h"
+#include "executor/spi.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/syscache.h"
+
+#include "collection/collection_internal.h"
+
+static bool has_subscription(Oid relid);
+static List *publications_of(Relation rel);
+static bool has_column_list(Oid relid, Oid publication);
+static bool sends_changes_without_key(Relation rel);
+static bool has_key(Relation rel);
+static bool has_rows(Relation rel);
+
+/*
+ * Before a table is adopted whose documents get the clock as their stamp: raises
+ * an error if subscribers would not find them any more.
+ */
+void
+ttl_docs_refuse_lossy_replication(Relation rel)
+{
+	List	   *tables = find_all_inheritors(RelationGetRelid(rel), NoLock, NULL);
+	ListCell   *lc;
+
+	foreach(lc, tables)
+	{
+		Relation	member = table_open(lfirst_oid(lc), NoLock);
+
+		if (sends_changes_without_key(member) && has_rows(rel))
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("cannot adopt \"%s\": subscribers would lose its updates and deletes",
+							RelationGetRelationName(rel)),
+					 errdetail("Table \"%s\" is published with REPLICA IDENTITY FULL and has no primary key, so subscribers find rows by the values of all columns. Publisher and subscriber would store different values of _ts.",
+							   RelationGetRelationName(member)),
+					 errhint("Add a primary key here and on the subscribers. Or take the table out of the publication, adopt it on both sides, and let the subscribers copy it again.")));
+		table_close(member, NoLock);
+	}
+	list_free(tables);
+}
+
+/* After a table was adopted: says what its publishers or subscribers need. */
+void
+ttl_docs_warn_of_replication(Oid relid)
+{
+	List	   *tables = find_all_inheritors(relid, NoLock, NULL);
+	bool		is_published = false;
+	bool		is_lossy = false;
+	ListCell   *lc;
+
+	foreach(lc, tables)
+	{
+		Relation	rel = table_open(lfirst_oid(lc), NoLock);
+
+		is_published |= publications_of(rel) != NIL;
+		is_lossy |= has_subscription(lfirst_oid(lc)) && !has_key(rel);
+		table_close(rel, NoLock);
+	}
+	list_free(tables);
+
+	if (is_published)
+		ereport(NOTICE,
+				(errmsg("table \"%s\" is published: its subscribers need the columns %s, %s and %s from now on",
+						get_rel_name(relid), TTL_DOCS_TS_COLUMN,
+						TTL_DOCS_TTL_COLUMN, TTL_DOCS_SLOT_COLUMN),
+				 errdetail("Replication to a subscriber without these columns fails until they are added. No data is lost."),
+				 errhint("If you have not done so yet, adopt the table on each subscriber, with TTL off: SELECT ttl_docs.adopt(%s).",
+						 ttl_docs_quoted_literal(relid))));
+	if (is_lossy)
+		ereport(WARNING,
+				(errmsg("subscribed table \"%s\" has no primary key",
+						get_rel_name(relid)),
+				 errdetail("If the publisher uses REPLICA IDENTITY FULL, this subscriber finds rows by the values of all columns. It does not find a row whose %s differs, and the update or delete is lost without an error.",
+						   TTL_DOCS_TS_COLUMN),
+				 errhint("Add a primary key on both sides before the publisher updates or deletes rows. See \"Replication\" in docs/operations.md.")));
+}
+
+/*
+ * The publications that send all columns of the table, as a list of OIDs.  Those
+ * of ancestors do not matter: only a root can be adopted.
+ */
+static List *
+publications_of(Relation rel)
+{
+	Oid			relid = RelationGetRelid(rel);
+	List	   *by_name = GetRelationPublications(relid);
+	List	   *found = NIL;
+	ListCell   *lc;
+
+	if (rel->rd_rel->relpersistence != RELPERSISTENCE_PERMANENT)
+		return NIL;
+	foreach(lc, by_name)
+		if (!has_column_list(relid, lfirst_oid(lc)))
+			found = lappend_oid(found, lfirst_oid(lc));
+	found = list_concat(found, GetSchemaPublications(RelationGetNamespace(rel)));
+	return list_concat(found, GetAllTablesPublications());
+}
+
+static bool
+has_column_list(Oid relid, Oid publication)
+{
+	HeapTuple	tuple = SearchSysCache2(PUBLICATIONRELMAP, ObjectIdGetDatum(relid),
+										ObjectIdGetDatum(publication));
+	bool		found;
+
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	found = !heap_attisnull(tuple, Anum_pg_publication_rel_prattrs, NULL);
+	ReleaseSysCache(tuple);
+	return found;
+}
+
+/* Are rows of the table changed on subscribers that know them by all their columns? */
+static bool
+sends_changes_without_key(Relation rel)
+{
+	List	   *publications;
+	ListCell   *lc;
+
+	if (rel->rd_rel->relreplident != REPLICA_IDENTITY_FULL || has_key(rel))
+		return false;
+	publications = publications_of(rel);
+	foreach(lc, publications)
+	{
+		Publication *publication = GetPublication(lfirst_oid(lc));
+
+		if (publication->pubactions.pubupdate || publication->pubactions.pubdelete)
+			return true;
+	}
+	return false;
+}
+
+/* A subscriber looks for a row by its replica identity index, or by its primary key. */
+static bool
+has_key(Relation rel)
+{
+	return !bms_is_empty(RelationGetIndexAttrBitmap(rel, INDEX_ATTR_BITMAP_PRIMARY_KEY)) ||
+		!bms_is_empty(RelationGetIndexAttrBitmap(rel, INDEX_ATTR_BITMAP_IDENTITY_KEY));
+}
+
+static bool
+has_rows(Relation rel)
+{
+	bool		isnull;
+	bool		found;
+
+	SPI_connect();
+	ttl_docs_query_as_owner(rel, psprintf("SELECT EXISTS (SELECT FROM %s)",
+										  ttl_docs_quoted_name(RelationGetRelid(rel))));
+	found = DatumGetBool(SPI_getbinval(SPI_tuptable->vals[0],
+									   SPI_tuptable->tupdesc, 1, &isnull));
+	SPI_finish();
+	return found;
+}
+
+/* Is the table, or one it is a partition of, the target of a subscription? */
+bool
+ttl_docs_is_subscribed(Oid relid)
+{
+	List	   *ancestors;
+	ListCell   *lc;
+	bool		found;
+
+	found = has_subscription(relid);
+	if (found || !get_rel_relispartition(relid))
+		return found;
+	ancestors = get_partition_ancestors(relid);
+	foreach(lc, ancestors)
+		found |= has_subscription(lfirst_oid(lc));
+	list_free(ancestors);
+	return found;
+}
+
+/* Is that very table the target of a subscription? */
+static bool
+has_subscription(Oid relid)
+{
+	Relation	catalog = table_open(SubscriptionRelRelationId, AccessShareLock);
+	ScanKeyData key;
+	SysScanDesc scan;
+	bool		found;
+
+	ScanKeyInit(&key, Anum_pg_subscription_rel_srrelid, BTEqualStrategyNumber,
+				F_OIDEQ, ObjectIdGetDatum(relid));
+	scan = systable_beginscan(catalog, SubscriptionRelSrrelidSrsubidIndexId,
+							  true, NULL, 1, &key);
+	found = HeapTupleIsValid(systable_getnext(scan));
+	systable_endscan(scan);
+	table_close(catalog, AccessShareLock);
+	return found;
+}

@@ -1,0 +1,233 @@
+/*-------------------------------------------------------------------------
+ *
+ * settings.c
+ *		Reads and changes the settings of a collection.
+ *
+ * set_default_ttl() writes a label and nothing else, whatever the size of the
+ * table.  If documents can live longer after the change, what has expired under the
+ * old setting becomes final first (see the floors in core/expiry.c).  A change that
+ * makes living documents expire holds the purge (grace.c).
+ *
+ * Locks.  Every change keeps writers out until it commits, so that no write is
+ * judged by one setting and stamped under another.  A change after which a
+ * document can live longer (raise, unset, disable) also keeps readers out.
+ * Otherwise, with the floor fixed but not committed, readers would see documents
+ * expire under the old setting that the new one then brings back.  Such a change
+ * takes ACCESS EXCLUSIVE, as ALTER TABLE would, and the others SHARE ROW EXCLUSIVE.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/table.h"
+#include "catalog/pg_type.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "mb/pg_wchar.h"
+#include "utils/builtins.h"
+#include "utils/inval.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+
+#include "collection/collection_internal.h"
+
+PG_FUNCTION_INFO_V1(ttl_docs_set_default_ttl);
+PG_FUNCTION_INFO_V1(ttl_docs_get_default_ttl);
+PG_FUNCTION_INFO_V1(ttl_docs_set_indexing);
+
+static const char *const indexing_names[] = {
+	[INDEXING_CONSISTENT] = "consistent",
+	[INDEXING_LAZY] = "lazy",
+	[INDEXING_NONE] = "none",
+};
+
+static bool lets_live_longer(const CollectionSettings *settings, bool on,
+							 int32 default_ttl);
+static void require_purge_index(Relation rel,
+								const CollectionSettings *settings);
+
+/*
+ * set_default_ttl(collection regclass, default_ttl integer)
+ */
+Datum
+ttl_docs_set_default_ttl(PG_FUNCTION_ARGS)
+{
+	bool		on = !PG_ARGISNULL(1);
+	int32		default_ttl = on ? PG_GETARG_INT32(1) : TTL_NEVER;
+	LOCKMODE	lockmode = ShareRowExclusiveLock;
+	Collection	collection;
+	CollectionSettings settings;
+	NewlyExpired expired;
+	Relation	rel;
+	Oid			relid;
+
+	ttl_docs_require_writable(fcinfo);
+	relid = ttl_docs_collection_arg(fcinfo);
+	if (on)
+		ttl_docs_check_default_ttl(default_ttl);
+
+	/*
+	 * Which lock it takes depends on the setting that the lock protects.  So
+	 * look first and check later; making a lock stronger would deadlock.
+	 * Without a lock, ask what others have committed in this transaction.
+	 */
+	AcceptInvalidationMessages();
+	if (ttl_docs_lookup_collection(relid, &collection) &&
+		lets_live_longer(&collection.settings, on, default_ttl))
+		lockmode = AccessExclusiveLock;
+	rel = ttl_docs_open_collection(relid, lockmode, &collection);
+	if (lockmode != AccessExclusiveLock &&
+		lets_live_longer(&collection.settings, on, default_ttl))
+		ereport(ERROR,
+				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+				 errmsg("could not set the DefaultTTL of \"%s\": somebody else has changed it meanwhile",
+						RelationGetRelationName(rel)),
+				 errhint("Try again.")));
+	ttl_docs_require_unused(rel, "set_default_ttl");
+
+	settings = collection.settings;
+	if (on && settings.indexing == INDEXING_NONE)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("a DefaultTTL needs a purge index, and the indexing of \"%s\" is \"none\"",
+						RelationGetRelationName(rel)),
+				 errhint("Call ttl_docs.set_indexing() with \"consistent\" or \"lazy\" first.")));
+	if (on)
+		require_purge_index(rel, &settings);
+	if (on && !settings.on)
+		ttl_docs_refuse_invalid_ttl(relid, NameStr(settings.doc_column),
+									psprintf("%s OPERATOR(pg_catalog.=) " INT64_FORMAT,
+											 TTL_DOCS_SLOT_COLUMN, SLOT_INVALID));
+
+	/* else the new bounds are beyond the old ones, and readers are at work */
+	if (lets_live_longer(&settings, on, default_ttl))
+		ttl_docs_raise_floors(&settings, ttl_docs_clock());
+	settings.on = on;
+	settings.default_ttl = default_ttl;
+	expired = ttl_docs_count_newly_expired(relid, &collection.settings, &settings);
+	ttl_docs_begin_grace(relid, &settings, &expired);
+	ttl_docs_write_label(relid, &settings);
+	table_close(rel, NoLock);
+	PG_RETURN_VOID();
+}
+
+/* Can a document live longer under the new DefaultTTL than under the old? */
+static bool
+lets_live_longer(const CollectionSettings *settings, bool on, int32 default_ttl)
+{
+	if (!settings->on)
+		return false;
+	if (!on)
+		return true;
+	if (settings->default_ttl == TTL_NEVER)
+		return false;
+	return default_ttl == TTL_NEVER || default_ttl > settings->default_ttl;
+}
+
+/* A restore that was broken off may have left a collection without one. */
+static void
+require_purge_index(Relation rel, const CollectionSettings *settings)
+{
+	if (OidIsValid(ttl_docs_purge_index(rel, settings->indexing)))
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("the collection \"%s\" has lost its purge index",
+					RelationGetRelationName(rel)),
+			 errhint("Call ttl_docs.set_indexing() to build it again.")));
+}
+
+/*
+ * get_default_ttl(collection regclass)
+ */
+Datum
+ttl_docs_get_default_ttl(PG_FUNCTION_ARGS)
+{
+	Oid			relid = PG_GETARG_OID(0);
+	Collection	collection;
+
+	ttl_docs_require_preload();
+	/* there is no lock that would tell what others have committed meanwhile */
+	AcceptInvalidationMessages();
+	if (!ttl_docs_lookup_collection(relid, &collection))
+		ttl_docs_report_no_collection(relid);
+	if (!collection.settings.on)
+		PG_RETURN_NULL();
+	PG_RETURN_INT32(collection.settings.default_ttl);
+}
+
+/*
+ * set_indexing(collection regclass, indexing text)
+ *
+ * Builds the new index before it drops the old one.  SHARE ROW EXCLUSIVE keeps
+ * writers out meanwhile; DROP INDEX takes ACCESS EXCLUSIVE at the end.
+ */
+Datum
+ttl_docs_set_indexing(PG_FUNCTION_ARGS)
+{
+	IndexingMode indexing;
+	Collection	collection;
+	CollectionSettings settings;
+	Relation	rel;
+	Oid			relid;
+
+	ttl_docs_require_writable(fcinfo);
+	relid = ttl_docs_collection_arg(fcinfo);
+	if (PG_ARGISNULL(1))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("indexing cannot be null"),
+				 errhint("Use \"consistent\", \"lazy\" or \"none\".")));
+	indexing = ttl_docs_parse_indexing(text_to_cstring(PG_GETARG_TEXT_PP(1)));
+	rel = ttl_docs_open_collection(relid, ShareRowExclusiveLock, &collection);
+	ttl_docs_require_unused(rel, "set_indexing");
+	ttl_docs_require_no_pending_detach(relid);
+	settings = collection.settings;
+	if (indexing == INDEXING_NONE && settings.on)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("cannot take the purge index away from \"%s\" while a DefaultTTL is set",
+						RelationGetRelationName(rel)),
+				 errhint("Turn TTL off first: SELECT ttl_docs.set_default_ttl(%s, NULL).",
+						 ttl_docs_quoted_literal(relid))));
+	table_close(rel, NoLock);
+
+	ttl_docs_create_purge_index(relid, indexing);
+	settings.indexing = indexing;
+	ttl_docs_write_label(relid, &settings);
+	if (collection.settings.indexing != indexing)
+		ttl_docs_drop_purge_index(relid, collection.settings.indexing);
+	PG_RETURN_VOID();
+}
+
+/* Raises an error unless that is a DefaultTTL (which may also be NULL). */
+void
+ttl_docs_check_default_ttl(int32 default_ttl)
+{
+	if (default_ttl == TTL_NEVER || default_ttl > 0)
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("invalid DefaultTTL: %d", default_ttl),
+			 errhint("A DefaultTTL is a number of seconds from 1 to %d, -1 (on, without a default) or NULL (off).",
+					 TTL_MAX)));
+}
+
+const char *
+ttl_docs_indexing_name(IndexingMode indexing)
+{
+	return indexing_names[indexing];
+}
+
+/* The mode of that name, or an error. */
+IndexingMode
+ttl_docs_parse_indexing(const char *name)
+{
+	for (size_t i = 0; i < lengthof(indexing_names); i++)
+		if (strcmp(name, indexing_names[i]) == 0)
+			return (IndexingMode) i;
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("invalid indexing mode: \"%s\"", name),
+			 errhint("Available modes: consistent, lazy, none.")));
+}

@@ -1,0 +1,212 @@
+/*-------------------------------------------------------------------------
+ *
+ * trigger_setup.c
+ *		The ttl_docs trigger as an object of a table: recognises, creates and drops it.
+ *
+ * write/trigger.c has what the trigger does.
+ *
+ * Triggers fire in the byte order of their names.  Ours must be the last BEFORE
+ * ROW trigger, so a trigger with a later name is refused.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "access/xact.h"
+#include "catalog/dependency.h"
+#include "catalog/pg_trigger.h"
+#include "catalog/pg_type.h"
+#include "commands/trigger.h"
+#include "nodes/makefuncs.h"
+#include "parser/parse_func.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/reltrigger.h"
+#include "utils/snapmgr.h"
+#include "utils/syscache.h"
+
+#include "collection/collection_internal.h"
+
+#define TRIGGER_TYPE	(TRIGGER_TYPE_ROW | TRIGGER_TYPE_BEFORE | \
+						 TRIGGER_TYPE_INSERT | TRIGGER_TYPE_UPDATE | \
+						 TRIGGER_TYPE_DELETE)
+
+static bool has_write_trigger(Oid relid);
+
+/*
+ * Does the table have our trigger, whole: for every row and column, without a
+ * condition?
+ */
+bool
+ttl_docs_has_trigger(Oid relid)
+{
+	Relation	triggers = table_open(TriggerRelationId, AccessShareLock);
+	ScanKeyData keys[2];
+	SysScanDesc scan;
+	HeapTuple	tuple;
+	bool		found = false;
+
+	ScanKeyInit(&keys[0], Anum_pg_trigger_tgrelid, BTEqualStrategyNumber,
+				F_OIDEQ, ObjectIdGetDatum(relid));
+	ScanKeyInit(&keys[1], Anum_pg_trigger_tgname, BTEqualStrategyNumber,
+				F_NAMEEQ, CStringGetDatum(TTL_DOCS_TRIGGER));
+	scan = systable_beginscan(triggers, TriggerRelidNameIndexId, true, NULL,
+							  lengthof(keys), keys);
+	tuple = systable_getnext(scan);
+	if (HeapTupleIsValid(tuple))
+	{
+		Form_pg_trigger form = (Form_pg_trigger) GETSTRUCT(tuple);
+
+		found = form->tgfoid == ttl_docs_trigger_function() &&
+			form->tgtype == TRIGGER_TYPE && form->tgnargs == 0 &&
+			form->tgattr.dim1 == 0 &&
+			heap_attisnull(tuple, Anum_pg_trigger_tgqual,
+						   RelationGetDescr(triggers));
+	}
+	systable_endscan(scan);
+	table_close(triggers, AccessShareLock);
+	return found;
+}
+
+/* The trigger function's OID, looked up because extensions come and go. */
+Oid
+ttl_docs_trigger_function(void)
+{
+	return LookupFuncName(list_make2(makeString(TTL_DOCS_INTERNAL),
+									 makeString(TTL_DOCS_TRIGGER_FUNCTION)),
+						  0, NULL, true);
+}
+
+/*
+ * Makes our trigger, unless the table has it.  ALWAYS: keys are freed for
+ * replicated rows too.  Not by CREATE TRIGGER: that would run event triggers,
+ * and a partition's trigger is made in the name of its owner.
+ */
+void
+ttl_docs_create_trigger(Oid relid)
+{
+	CreateTrigStmt *stmt;
+	bool		pushed;
+
+	if (ttl_docs_has_trigger(relid))
+	{
+		ttl_docs_run_ddl("ALTER TABLE %s ENABLE ALWAYS TRIGGER %s",
+						 ttl_docs_quoted_name(relid), TTL_DOCS_TRIGGER);
+		return;
+	}
+	stmt = makeNode(CreateTrigStmt);
+	stmt->trigname = TTL_DOCS_TRIGGER;
+	stmt->relation = makeRangeVar(get_namespace_name(get_rel_namespace(relid)),
+								  get_rel_name(relid), -1);
+	stmt->funcname = list_make2(makeString(TTL_DOCS_INTERNAL),
+								makeString(TTL_DOCS_TRIGGER_FUNCTION));
+	stmt->row = true;
+	stmt->timing = TRIGGER_TYPE_BEFORE;
+	stmt->events = TRIGGER_TYPE_INSERT | TRIGGER_TYPE_UPDATE | TRIGGER_TYPE_DELETE;
+	pushed = ttl_docs_push_snapshot();
+	CreateTriggerFiringOn(stmt, NULL, relid, InvalidOid, InvalidOid, InvalidOid,
+						  InvalidOid, InvalidOid, NULL, false, false,
+						  TRIGGER_FIRES_ALWAYS);
+	if (pushed)
+		PopActiveSnapshot();
+	CommandCounterIncrement();
+}
+
+/* Drops it, and its copies in partitions, without event triggers either. */
+void
+ttl_docs_drop_trigger(Oid relid)
+{
+	Oid			trigger = get_trigger_oid(relid, TTL_DOCS_TRIGGER, true);
+	ObjectAddress address;
+
+	if (!OidIsValid(trigger))
+		return;
+	ObjectAddressSet(address, TriggerRelationId, trigger);
+	performDeletion(&address, DROP_RESTRICT, 0);
+	CommandCounterIncrement();
+}
+
+/*
+ * Reads a trigger's catalog row; false if it is not there.  Without a snapshot,
+ * the catalog's usual one decides.
+ */
+bool
+ttl_docs_fetch_trigger(Oid trigger, Snapshot snapshot, FormData_pg_trigger *form)
+{
+	Relation	triggers = table_open(TriggerRelationId, AccessShareLock);
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+	bool		found;
+
+	ScanKeyInit(&key, Anum_pg_trigger_oid, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(trigger));
+	scan = systable_beginscan(triggers, TriggerOidIndexId, true, snapshot, 1, &key);
+	tuple = systable_getnext(scan);
+	found = HeapTupleIsValid(tuple);
+	if (found)
+		memcpy(form, GETSTRUCT(tuple), sizeof(*form));
+	systable_endscan(scan);
+	table_close(triggers, AccessShareLock);
+	return found;
+}
+
+/*
+ * Raises an error if a BEFORE ROW trigger of the table fires after ours: it
+ * could change a row that is stamped and validated already.
+ */
+void
+ttl_docs_require_last_trigger(Relation rel)
+{
+	TriggerDesc *triggers = rel->trigdesc;
+
+	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
+	{
+		Trigger    *trigger = &triggers->triggers[i];
+
+		if (TRIGGER_FOR_ROW(trigger->tgtype) &&
+			TRIGGER_FOR_BEFORE(trigger->tgtype) &&
+			strcmp(trigger->tgname, TTL_DOCS_TRIGGER) > 0)
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_OBJECT_DEFINITION),
+					 errmsg("trigger \"%s\" of table \"%s\" would fire after \"%s\"",
+							trigger->tgname, RelationGetRelationName(rel),
+							TTL_DOCS_TRIGGER),
+					 errdetail("The trigger of a collection has to fire last, and triggers fire in the order of their names."),
+					 errhint("Choose a name that sorts before \"%s\".",
+							 TTL_DOCS_TRIGGER)));
+	}
+}
+
+/* Raises an error if a table of a collection has no trigger, unless a backup writes. */
+void
+ttl_docs_require_trigger(Oid relid, const Collection *collection)
+{
+	if (has_write_trigger(relid) || ttl_docs_acts_for_backup(collection->root))
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("the collection \"%s\" has lost its trigger", get_rel_name(relid)),
+			 errdetail("This happens when a table is restored without its triggers."),
+			 errhint("To create the trigger again: SELECT ttl_docs.adopt(%s).",
+					 ttl_docs_quoted_literal(collection->root))));
+}
+
+/* By name, from the relation cache: this is on the way of every write. */
+static bool
+has_write_trigger(Oid relid)
+{
+	Relation	rel = table_open(relid, NoLock);
+	TriggerDesc *triggers = rel->trigdesc;
+	bool		found = false;
+
+	for (int i = 0; triggers != NULL && i < triggers->numtriggers && !found; i++)
+		found = strcmp(triggers->triggers[i].tgname, TTL_DOCS_TRIGGER) == 0;
+	table_close(rel, NoLock);
+	return found;
+}

@@ -1,0 +1,172 @@
+/*-------------------------------------------------------------------------
+ *
+ * core.h
+ *		What every part may use of core: time, expiry, slots, and ways to act
+ *		on tables.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef TTL_DOCS_CORE_H
+#define TTL_DOCS_CORE_H
+
+#include "access/htup.h"
+#include "access/skey.h"
+#include "access/tupdesc.h"
+#include "executor/tuptable.h"
+#include "fmgr.h"
+#include "nodes/execnodes.h"
+#include "port/atomics.h"
+#include "storage/itemptr.h"
+#include "utils/jsonb.h"
+#include "utils/relcache.h"
+#include "utils/timestamp.h"
+
+#include "compat.h"
+#include "ttl_docs.h"
+
+/* preload.c */
+extern void ttl_docs_set_preloaded(void);
+extern void ttl_docs_require_preload(void);
+extern void ttl_docs_require_writable(FunctionCallInfo fcinfo);
+
+/* clock.c */
+extern TimestampTz ttl_docs_clock(void);
+extern TimestampTz ttl_docs_server_clock(void);
+extern TimestampTz ttl_docs_shifted(TimestampTz time);
+extern int64 ttl_docs_elapsed(void);
+extern char *ttl_docs_period(int64 microseconds);
+extern bool ttl_docs_lower_time(pg_atomic_uint64 *time, TimestampTz to);
+extern TimestampTz ttl_docs_read_time(pg_atomic_uint64 *time);
+
+/* expiry.c */
+
+/* What decides when a document expires.  A row without a _ts never expires. */
+typedef struct Stamp
+{
+	TimestampTz ts;				/* DT_NOEND if the row has no _ts */
+	bool		inherits;		/* the ttl is NULL */
+	int32		ttl;			/* 0 if it inherits */
+} Stamp;
+
+/*
+ * Settings and an instant in one.  Inheriting documents with a _ts up to
+ * "written" are expired, and so are documents with their own ttl that are due
+ * up to "due".
+ */
+typedef struct ExpiryBounds
+{
+	TimestampTz written;
+	TimestampTz due;
+} ExpiryBounds;
+
+/* Puts a stamp together from the values of the two columns. */
+static inline Stamp
+ttl_docs_make_stamp(Datum ts, bool ts_isnull, Datum ttl, bool ttl_isnull)
+{
+	Stamp		stamp;
+
+	stamp.ts = ts_isnull ? DT_NOEND : DatumGetTimestampTz(ts);
+	stamp.inherits = ttl_isnull;
+	stamp.ttl = ttl_isnull ? 0 : DatumGetInt32(ttl);
+	return stamp;
+}
+
+extern Stamp ttl_docs_row_stamp(const Collection *collection, TupleTableSlot *row);
+extern Stamp ttl_docs_tuple_stamp(const Collection *collection, HeapTuple tuple,
+								  TupleDesc tupdesc);
+extern TimestampTz ttl_docs_due(TimestampTz ts, int32 ttl);
+extern ExpiryBounds ttl_docs_bounds(const CollectionSettings *settings,
+									TimestampTz instant);
+extern bool ttl_docs_is_expired(const ExpiryBounds *bounds, const Stamp *stamp);
+extern bool ttl_docs_row_is_expired(const ExpiryBounds *bounds,
+									const Collection *collection,
+									TupleTableSlot *row);
+extern TimestampTz ttl_docs_expires_at(const CollectionSettings *settings,
+									   const Stamp *stamp);
+extern TimestampTz ttl_docs_expired_from(const CollectionSettings *settings,
+										 const Stamp *stamp);
+extern void ttl_docs_raise_floors(CollectionSettings *settings, TimestampTz clock);
+extern TimestampTz ttl_docs_stamp_time(const CollectionSettings *settings,
+									   TimestampTz clock, const Stamp *stamp);
+
+/* slots.c */
+#define NO_SLOT			PG_INT64_MIN	/* _slot is NULL: never expires */
+#define SLOT_INVALID	PG_INT64_MAX	/* the ttl is invalid */
+
+/* The two ranges of the purge index */
+typedef enum SlotRange
+{
+	RANGE_INHERITING,
+	RANGE_OWN,
+	RANGE_COUNT
+} SlotRange;
+
+extern int64 ttl_docs_slot(const Stamp *stamp, int32 default_ttl);
+extern bool ttl_docs_may_be_slot(const Stamp *stamp, int64 slot);
+extern SlotRange ttl_docs_slot_range(int64 slot);
+extern TimestampTz ttl_docs_slot_due(int64 slot, int32 default_ttl);
+extern TimestampTz ttl_docs_earliest_in_slot(TimestampTz slot_due);
+extern int64 ttl_docs_slot_at(SlotRange range, TimestampTz due, int32 default_ttl);
+extern int64 ttl_docs_last_expired_slot(const CollectionSettings *settings,
+										SlotRange range, TimestampTz clock);
+extern TimestampTz ttl_docs_time_past_slot(TimestampTz clock);
+extern bool ttl_docs_floor_may_cover(const CollectionSettings *settings, int64 slot);
+extern bool ttl_docs_slots_between(const ExpiryBounds *before,
+								   const ExpiryBounds *after, SlotRange range,
+								   int64 *from, int64 *to);
+extern void ttl_docs_slot_scan_keys(ScanKey keys, SlotRange range, int64 from,
+									int64 to);
+
+/* document_ttl.c */
+extern void ttl_docs_read_ttl(Datum doc, bool isnull, Stamp *stamp,
+							  JsonbValue *found);
+extern char *ttl_docs_json_excerpt(Jsonb *value);
+
+/* sql.c */
+extern void ttl_docs_run_ddl(const char *format,...) pg_attribute_printf(1, 2);
+extern char *ttl_docs_quoted_name(Oid relid);
+extern char *ttl_docs_quoted_literal(Oid relid);
+extern bool ttl_docs_push_snapshot(void);
+
+/* owner.c */
+typedef struct OwnerSwitch
+{
+	Oid			user;
+	int			sec_context;
+	int			nest_level;
+} OwnerSwitch;
+extern void ttl_docs_become_owner(Relation rel, OwnerSwitch *before);
+extern void ttl_docs_become_caller(const OwnerSwitch *before);
+extern void ttl_docs_query_as_owner(Relation rel, const char *sql);
+
+/* trusted_code.c */
+extern char *ttl_docs_untrusted_code(Relation rel, Oid root, Oid *function);
+
+/* purging.c */
+extern bool ttl_docs_is_purging(void);
+extern void ttl_docs_begin_purging(void);
+extern void ttl_docs_end_purging(void);
+
+/* delete.c */
+typedef struct RowDeleter RowDeleter;
+typedef enum DeleteResult
+{
+	DELETE_DONE,				/* deleted, its triggers and actions fired */
+	DELETE_CHANGED,				/* another session changed the row first */
+	DELETE_BUSY,				/* another session has the row locked */
+	DELETE_REFUSED				/* a trigger, or this very command, keeps it */
+} DeleteResult;
+extern RowDeleter *ttl_docs_begin_deletes(Relation rel, Relation root);
+extern DeleteResult ttl_docs_delete_row(RowDeleter *deleter, ItemPointer tid,
+										CommandId cid, bool wait);
+extern bool ttl_docs_delete_locks_first(const RowDeleter *deleter);
+extern bool ttl_docs_delete_fires_triggers(const RowDeleter *deleter);
+extern void ttl_docs_end_deletes(RowDeleter *deleter);
+extern void ttl_docs_fire_at_once(EState *estate);
+
+/* delete_expired.c */
+extern DeleteResult ttl_docs_delete_expired(Relation rel,
+											const Collection *collection,
+											ItemPointer tid, CommandId cid);
+
+#endif							/* TTL_DOCS_CORE_H */

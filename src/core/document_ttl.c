@@ -1,0 +1,96 @@
+/*-------------------------------------------------------------------------
+ *
+ * document_ttl.c
+ *		The ttl of a document, from its "ttl" property.
+ *
+ * Absent and null inherit.  Otherwise it is -1 or an integer number from 1 to
+ * 2147483647, however it is written: 60.0 is one, 1.5 and "60" are not.  A
+ * document that is not an object has no properties and inherits.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "fmgr.h"
+#include "mb/pg_wchar.h"
+#include "utils/builtins.h"
+#include "utils/jsonb.h"
+#include "utils/numeric.h"
+
+#include "core/core.h"
+
+PG_FUNCTION_INFO_V1(ttl_docs_sql_document_ttl);
+
+#define TTL_PROPERTY	"ttl"
+#define EXCERPT_MAX		64		/* bytes of an offending value that are shown */
+
+static bool integer_ttl(const JsonbValue *value, int32 *ttl);
+
+/*
+ * Sets the ttl of a stamp from a document: TTL_INVALID for a value that is not
+ * allowed.  *found is the value of the property, if it is not absent or null.
+ */
+void
+ttl_docs_read_ttl(Datum doc, bool isnull, Stamp *stamp, JsonbValue *found)
+{
+	Jsonb	   *json;
+
+	stamp->inherits = true;
+	stamp->ttl = 0;
+	if (isnull)
+		return;
+	json = DatumGetJsonbP(doc);
+	if (!JB_ROOT_IS_OBJECT(json) ||
+		getKeyJsonValueFromContainer(&json->root, TTL_PROPERTY,
+									 strlen(TTL_PROPERTY), found) == NULL ||
+		found->type == jbvNull)
+		return;
+	stamp->inherits = false;
+	if (!integer_ttl(found, &stamp->ttl))
+		stamp->ttl = TTL_INVALID;
+}
+
+static bool
+integer_ttl(const JsonbValue *value, int32 *ttl)
+{
+	bool		out_of_range = false;
+	Datum		exact;
+
+	if (value->type != jbvNumeric)
+		return false;
+	*ttl = numeric_int4_opt_error(value->val.numeric, &out_of_range);
+	if (out_of_range || (*ttl != TTL_NEVER && *ttl <= 0))
+		return false;
+	/* the conversion rounds */
+	exact = NumericGetDatum(int64_to_numeric(*ttl));
+	return DatumGetBool(DirectFunctionCall2(numeric_eq, exact,
+											NumericGetDatum(value->val.numeric)));
+}
+
+/* An offending value as text, cut where it is long. */
+char *
+ttl_docs_json_excerpt(Jsonb *value)
+{
+	char	   *text = JsonbToCString(NULL, &value->root, VARSIZE(value));
+	int			length = strlen(text);
+
+	if (length <= EXCERPT_MAX)
+		return text;
+	return psprintf("%.*s...", pg_mbcliplen(text, length, EXCERPT_MAX), text);
+}
+
+/*
+ * document_ttl(doc jsonb): NULL where the document inherits, 0 where its ttl
+ * is not valid.
+ */
+Datum
+ttl_docs_sql_document_ttl(PG_FUNCTION_ARGS)
+{
+	Stamp		stamp;
+	JsonbValue	found;
+
+	ttl_docs_read_ttl(PG_GETARG_DATUM(0), false, &stamp, &found);
+	if (stamp.inherits)
+		PG_RETURN_NULL();
+	PG_RETURN_INT32(stamp.ttl);
+}

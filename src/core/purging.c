@@ -1,0 +1,48 @@
+/*-------------------------------------------------------------------------
+ *
+ * purging.c
+ *		purging(): is an expired document being removed right now?
+ *
+ * A counter, because a trigger that fires for one delete can cause another.
+ * Whoever deletes brackets the deletes with begin and end, in a PG_TRY, so
+ * that an error ends it too.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "fmgr.h"
+
+#include "core/core.h"
+
+PG_FUNCTION_INFO_V1(ttl_docs_purging);
+
+static int	purging_depth = 0;
+
+/*
+ * purging()
+ */
+Datum
+ttl_docs_purging(PG_FUNCTION_ARGS)
+{
+	ttl_docs_require_preload();
+	PG_RETURN_BOOL(ttl_docs_is_purging());
+}
+
+bool
+ttl_docs_is_purging(void)
+{
+	return purging_depth > 0;
+}
+
+void
+ttl_docs_begin_purging(void)
+{
+	purging_depth++;
+}
+
+void
+ttl_docs_end_purging(void)
+{
+	purging_depth--;
+}

@@ -1,0 +1,78 @@
+/*-------------------------------------------------------------------------
+ *
+ * sql.c
+ *		Runs SQL commands of our own, and writes names for them.
+ *
+ * Commands run through SPI as the current user.  So event triggers,
+ * dependencies, partitions and locks are core's business, and nobody gains a
+ * right.  Callers qualify and quote every name, so the caller's search_path
+ * does not matter.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "executor/spi.h"
+#include "lib/stringinfo.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/snapmgr.h"
+
+#include "core/core.h"
+
+/* Runs a utility command as the current user. */
+void
+ttl_docs_run_ddl(const char *format,...)
+{
+	StringInfoData sql;
+
+	initStringInfo(&sql);
+	for (;;)
+	{
+		va_list		args;
+		int			needed;
+
+		va_start(args, format);
+		needed = appendStringInfoVA(&sql, format, args);
+		va_end(args);
+		if (needed == 0)
+			break;
+		enlargeStringInfo(&sql, needed);
+	}
+
+	SPI_connect();
+	if (SPI_execute(sql.data, false, 0) < 0)
+		elog(ERROR, "SPI_execute failed: %s", sql.data);
+	SPI_finish();
+	pfree(sql.data);
+}
+
+/* A table's name for use in SQL: qualified and quoted. */
+char *
+ttl_docs_quoted_name(Oid relid)
+{
+	return quote_qualified_identifier(get_namespace_name(get_rel_namespace(relid)),
+									  get_rel_name(relid));
+}
+
+/* The same as a string literal, for an argument of type regclass. */
+char *
+ttl_docs_quoted_literal(Oid relid)
+{
+	return quote_literal_cstr(ttl_docs_quoted_name(relid));
+}
+
+/*
+ * Makes sure that there is an active snapshot.  Core needs one to write to a
+ * catalog with a TOAST table, and commands that commit in between, such as
+ * DETACH CONCURRENTLY, have none at their end.  Returns true if the caller has
+ * to pop it.
+ */
+bool
+ttl_docs_push_snapshot(void)
+{
+	if (ActiveSnapshotSet())
+		return false;
+	PushActiveSnapshot(GetTransactionSnapshot());
+	return true;
+}

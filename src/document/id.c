@@ -1,0 +1,174 @@
+/*-------------------------------------------------------------------------
+ *
+ * id.c
+ *		Ids of documents, and the keys that they stand for.
+ *
+ * The id of a document is its "id" property.  In the table it is the primary key.
+ * A document without an id gets one: the default of the key column, or else a uuid.
+ *
+ * An id is read and shown by the input and output functions of the key's type, not
+ * by casts, so that no code of the table's owner runs.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/table.h"
+#include "catalog/pg_type.h"
+#include "executor/executor.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "parser/parse_coerce.h"
+#include "rewrite/rewriteHandler.h"
+#include "utils/acl.h"
+#include "utils/datum.h"
+#include "utils/fmgrprotos.h"
+#include "utils/jsonb.h"
+#include "utils/lsyscache.h"
+#include "utils/numeric.h"
+#include "utils/rel.h"
+#include "utils/typcache.h"
+
+#include "document/document_internal.h"
+
+static char *id_text(const DocumentKey *key, const JsonbValue *id);
+static bool evaluate_default(const DocumentKey *key, Datum *value);
+
+/* Does the document say its id?  null says nothing. */
+bool
+ttl_docs_find_id(Jsonb *doc, JsonbValue *id)
+{
+	return ttl_docs_property(doc, ID_PROPERTY, id) != NULL && id->type != jbvNull;
+}
+
+/* An id as text, or an error if it is of a type that ids cannot have. */
+static char *
+id_text(const DocumentKey *key, const JsonbValue *id)
+{
+	JsonbValue	copy = *id;
+
+	if (id->type == jbvString)
+		return pnstrdup(id->val.string.val, id->val.string.len);
+	/* 60.0 is 60 */
+	if (id->type == jbvNumeric && key->is_number)
+		return DatumGetCString(DirectFunctionCall1(numeric_out,
+												   DirectFunctionCall1(numeric_trim_scale,
+																	   NumericGetDatum(id->val.numeric))));
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("invalid \"id\" of a document: %s",
+					ttl_docs_json_excerpt(JsonbValueToJsonb(&copy))),
+			 key->is_number ?
+			 errhint("The id of documents in \"%s\" is a number, or a number as a string.",
+					 get_rel_name(key->relid)) :
+			 errhint("The id of documents in \"%s\" is a string.",
+					 get_rel_name(key->relid))));
+}
+
+Datum
+ttl_docs_key_of_text(const DocumentKey *key, char *text)
+{
+	return OidInputFunctionCall(key->input, text, key->ioparam, -1);
+}
+
+Datum
+ttl_docs_key_of_id(const DocumentKey *key, const JsonbValue *id)
+{
+	return ttl_docs_key_of_text(key, id_text(key, id));
+}
+
+char *
+ttl_docs_text_of_key(const DocumentKey *key, Datum value)
+{
+	Oid			output;
+	bool		is_varlena;
+
+	getTypeOutputInfo(key->type, &output, &is_varlena);
+	return OidOutputFunctionCall(output, value);
+}
+
+/* A key for a document that says none. */
+Datum
+ttl_docs_new_key(const DocumentKey *key)
+{
+	Datum		value;
+
+	if (!key->is_generated && evaluate_default(key, &value))
+		return value;
+	if (key->type != UUIDOID && TypeCategory(key->type) != TYPCATEGORY_STRING)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("the document has no \"id\", and the table \"%s\" no default for it",
+						get_rel_name(key->relid)),
+				 errhint("Put an \"id\" into the document.")));
+	value = DirectFunctionCall1(gen_random_uuid, (Datum) 0);
+	return ttl_docs_key_of_text(key, DatumGetCString(DirectFunctionCall1(uuid_out, value)));
+}
+
+/*
+ * Evaluates the default of the key column, which may be an identity; false if
+ * there is none.  INSERT would do it after it has checked the right to insert,
+ * and so do we: others must not use up a sequence.
+ */
+static bool
+evaluate_default(const DocumentKey *key, Datum *value)
+{
+	Relation	rel = table_open(key->relid, NoLock);
+	Node	   *expression = build_column_default(rel, key->column);
+	EState	   *estate;
+	bool		isnull = true;
+
+	*value = (Datum) 0;
+	if (expression != NULL)
+	{
+		int16		typlen;
+		bool		typbyval;
+
+		if (pg_attribute_aclcheck(key->relid, key->column, GetUserId(), ACL_INSERT) != ACLCHECK_OK)
+			aclcheck_error(pg_class_aclcheck(key->relid, GetUserId(), ACL_INSERT),
+						   OBJECT_TABLE, RelationGetRelationName(rel));
+		get_typlenbyval(key->type, &typlen, &typbyval);
+		estate = CreateExecutorState();
+		*value = ExecEvalExprSwitchContext(ExecPrepareExpr((Expr *) expression, estate),
+										   GetPerTupleExprContext(estate), &isnull);
+		if (!isnull)
+			*value = datumCopy(*value, typbyval, typlen);
+		FreeExecutorState(estate);
+	}
+	table_close(rel, NoLock);
+	return !isnull;
+}
+
+/* The id that stands for a key. */
+void
+ttl_docs_set_id(JsonbValue *id, const DocumentKey *key, Datum value)
+{
+	char	   *text = ttl_docs_text_of_key(key, value);
+
+	if (key->is_number)
+	{
+		id->type = jbvNumeric;
+		id->val.numeric =
+			DatumGetNumeric(DirectFunctionCall3(numeric_in, CStringGetDatum(text),
+												ObjectIdGetDatum(InvalidOid),
+												Int32GetDatum(-1)));
+	}
+	/* JSON has no number for these */
+	if (!key->is_number || numeric_is_nan(id->val.numeric) ||
+		numeric_is_inf(id->val.numeric))
+	{
+		id->type = jbvString;
+		id->val.string.val = text;
+		id->val.string.len = strlen(text);
+	}
+}
+
+/* Are they equal, as the type sees it?  It has such an operator: it is a key. */
+bool
+ttl_docs_same_key(const DocumentKey *key, Datum a, Datum b)
+{
+	TypeCacheEntry *type = lookup_type_cache(key->type, TYPECACHE_EQ_OPR_FINFO);
+
+	return DatumGetBool(FunctionCall2Coll(&type->eq_opr_finfo,
+										  get_typcollation(key->type), a, b));
+}

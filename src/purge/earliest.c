@@ -1,0 +1,359 @@
+/*-------------------------------------------------------------------------
+ *
+ * earliest.c
+ *		When the first document of a table expires.
+ *
+ * Each table has an earliest expiry in shared memory: a moment before which no
+ * document of the table expires, whether it is committed or not.  While
+ * the clock has not reached it, nothing is expired, and writes need no probe of
+ * their keys (write/keys.c).  If it is unknown, or has passed, they probe.  It is
+ * a moment on the time scale of stamps, so it holds for any clock: for
+ * sessions that have moved theirs, and for stamps that replication brings.
+ *
+ * Writers lower it.  A transaction announces a document before the row goes into
+ * the table: it notes a claim, which is a table and the earliest expiry that
+ * the transaction has written there, and lowers the value of the table.  The
+ * claim stays until the transaction ends, because the row may arrive in the
+ * index long after it was stamped (a wait for another transaction at the
+ * same key, a large document, COPY that waits for its client).  So only the first
+ * document of a transaction, and one that expires earlier than those before it,
+ * costs more than a comparison.
+ *
+ * Scans of the purge index raise it.  A purge scans the table in a pass
+ * (pass.c).  A session scans the first entries of a btree
+ * (write/maybe_expired.c).  A scan must not miss a document
+ * that is announced and not in the index yet, or that comes into a part of the
+ * index which was read already:
+ *
+ * 1. It resets its "announced".  From here on writers lower that value, too.
+ * 2. It reads the claims of all sessions.  They cover what transactions that are
+ *    still under way announced before step 1.
+ * 3. It reads the index, which has the rows of all other transactions: those that
+ *    are committed, prepared, or rolled back.
+ * 4. The earliest of the three becomes the value of the table.
+ *
+ * A prepared transaction needs no claim: its rows are in the index.
+ *
+ * Settings decide when a document expires.  A change of settings makes the value
+ * unknown, and scans that are under way void.  The change holds a lock that
+ * conflicts with ROW EXCLUSIVE, and every scan begins under ROW EXCLUSIVE; so no
+ * scan begins under settings that are about to change.  (pause_purge() and
+ * resume_purge() hold a weaker lock; they do not change when documents expire.)
+ *
+ * Locks.  Reading the value takes none.  Lowering and raising take a spinlock of the
+ * table, for a few instructions.  The entry of a table may be reused for another
+ * table at any moment.  So values are lowered atomically, which does no harm to
+ * another table, and each scan has a number that no other scan has.  Only the
+ * session itself writes its claims.  Readers see a claim of its current
+ * transaction, or of an earlier one.  The latter does no harm: that transaction
+ * has ended, so its rows are in the index.
+ *
+ * Errors.  Nothing is undone, because a value that is too low is still correct.
+ * A claim goes with its transaction, on FATAL, too.  After a crash shared memory
+ * is made anew, and all values are unknown.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+#include "storage/proc.h"
+#include "storage/shmem.h"
+#include "storage/spin.h"
+
+#include "purge/purge_internal.h"
+
+/* how often the sessions scan a table, all together */
+#define SCAN_INTERVAL	(USECS_PER_SEC / 2)
+/* tables that a session has a claim for; the others share one */
+#define MAX_CLAIMS		7
+#define LOCK_COUNT		64
+
+typedef union PaddedLock
+{
+	slock_t		lock;
+	char		padding[PG_CACHE_LINE_SIZE];
+} PaddedLock;
+
+typedef struct Claim
+{
+	pg_atomic_uint64 table;		/* database and table; 0 = none */
+	pg_atomic_uint64 expiry;
+} Claim;
+
+typedef struct SessionClaims
+{
+	Claim		of_table[MAX_CLAIMS];
+	pg_atomic_uint64 of_others; /* the earliest of all other tables; DT_NOEND =
+								 * none */
+	uint64		padding;		/* a session's claims fill a cache line */
+} SessionClaims;
+
+typedef struct EarliestShared
+{
+	pg_atomic_uint64 scans;		/* numbers of scans so far */
+	/* not in the entries of tables, which may be used for another table */
+	PaddedLock	locks[LOCK_COUNT];
+	SessionClaims sessions[FLEXIBLE_ARRAY_MEMBER];
+} EarliestShared;
+
+static EarliestShared *shared = NULL;
+static int	nclaims = 0;		/* of this transaction */
+static bool claims_others = false;
+
+static slock_t *lock_of(const PurgeTable *table);
+static uint64 claim_key(Oid database, Oid relid);
+static bool claim(Oid relid, TimestampTz expiry);
+static TimestampTz earliest_claim(const PurgeTable *table);
+static bool is_time_to_scan(PurgeTable *table);
+
+Size
+ttl_docs_earliest_shmem_size(void)
+{
+	return add_size(offsetof(EarliestShared, sessions),
+					mul_size(MaxBackends, sizeof(SessionClaims)));
+}
+
+/* Called while shared memory is set up, or attached to. */
+void
+ttl_docs_earliest_shmem_init(void)
+{
+	bool		found;
+
+	shared = ShmemInitStruct("ttl_docs earliest expiry",
+							 ttl_docs_earliest_shmem_size(), &found);
+	if (!found)
+		pg_atomic_init_u64(&shared->scans, 0);
+	for (int i = 0; !found && i < LOCK_COUNT; i++)
+		SpinLockInit(&shared->locks[i].lock);
+	for (int i = 0; !found && i < MaxBackends; i++)
+	{
+		SessionClaims *session = &shared->sessions[i];
+
+		for (int j = 0; j < MAX_CLAIMS; j++)
+		{
+			pg_atomic_init_u64(&session->of_table[j].table, 0);
+			pg_atomic_init_u64(&session->of_table[j].expiry, (uint64) DT_NOEND);
+		}
+		pg_atomic_init_u64(&session->of_others, (uint64) DT_NOEND);
+	}
+}
+
+/* Ask once for each use: the entry may be another table's a moment later. */
+static slock_t *
+lock_of(const PurgeTable *table)
+{
+	return &shared->locks[table->key.relid % LOCK_COUNT].lock;
+}
+
+static uint64
+claim_key(Oid database, Oid relid)
+{
+	return (uint64) database << 32 | relid;
+}
+
+/*
+ * This transaction is about to write a document that expires then.  Must be
+ * called before the row goes into the table.
+ */
+void
+ttl_docs_announce_expiry(Oid relid, Oid root, TimestampTz expiry)
+{
+	PurgeTable *table;
+	slock_t    *lock;
+
+	if (!claim(relid, expiry))
+		return;
+	table = ttl_docs_purge_table(relid, root);
+	if (table == NULL)
+		return;					/* always unknown */
+
+	/*
+	 * A scan that begins after this has our claim: the lock, when it is released,
+	 * publishes the claim to whoever takes it next.
+	 */
+	lock = lock_of(table);
+	SpinLockAcquire(lock);
+	(void) ttl_docs_lower_time(&table->earliest, expiry);
+	for (int i = 0; i < SCANNER_COUNT; i++)
+		(void) ttl_docs_lower_time(&table->scans[i].announced, expiry);
+	SpinLockRelease(lock);
+}
+
+/* Notes the claim of this transaction; false if it has one as early as that. */
+static bool
+claim(Oid relid, TimestampTz expiry)
+{
+	SessionClaims *mine = &shared->sessions[compat_proc_number(MyProc)];
+	uint64		key = claim_key(MyDatabaseId, relid);
+
+	Assert(compat_proc_number(MyProc) < MaxBackends);
+	for (int i = 0; i < nclaims; i++)
+		if (pg_atomic_read_u64(&mine->of_table[i].table) == key)
+			return ttl_docs_lower_time(&mine->of_table[i].expiry, expiry);
+	if (nclaims == MAX_CLAIMS)
+	{
+		claims_others = true;
+		/* it may be of another table, so the table at hand may not know yet */
+		(void) ttl_docs_lower_time(&mine->of_others, expiry);
+		return true;
+	}
+	pg_atomic_write_u64(&mine->of_table[nclaims].expiry, (uint64) expiry);
+	pg_write_barrier();
+	pg_atomic_write_u64(&mine->of_table[nclaims].table, key);
+	nclaims++;
+	return true;
+}
+
+/*
+ * The transaction has ended, or is prepared: its rows are in the index, and the
+ * purge has been told of them.
+ */
+void
+ttl_docs_drop_claims(void)
+{
+	SessionClaims *mine;
+
+	if (nclaims == 0)
+		return;
+	mine = &shared->sessions[compat_proc_number(MyProc)];
+	pg_memory_barrier();
+	for (int i = 0; i < nclaims; i++)
+		pg_atomic_write_u64(&mine->of_table[i].table, 0);
+	if (claims_others)
+		pg_atomic_write_u64(&mine->of_others, (uint64) DT_NOEND);
+	nclaims = 0;
+	claims_others = false;
+}
+
+/* The earliest expiry of a table; DT_NOBEGIN if it is unknown. */
+TimestampTz
+ttl_docs_earliest_expiry(Oid relid, Oid root)
+{
+	uint64		gone = ttl_docs_tables_gone();
+	PurgeTable *table = ttl_docs_purge_table(relid, root);
+	TimestampTz earliest;
+
+	if (table == NULL)
+		return DT_NOBEGIN;
+	earliest = ttl_docs_table_expiry(table);
+	/* the entry may be another table's by now */
+	pg_read_barrier();
+	return gone == ttl_docs_tables_gone() ? earliest : DT_NOBEGIN;
+}
+
+/* The same for an entry that the caller has. */
+TimestampTz
+ttl_docs_table_expiry(PurgeTable *table)
+{
+	return ttl_docs_read_time(&table->earliest);
+}
+
+/*
+ * Begins the scan of a session; false if there is no room for the value, or if
+ * sessions have scanned the table a moment ago.
+ */
+bool
+ttl_docs_begin_session_scan(EarliestScan *scan, Oid relid, Oid root)
+{
+	PurgeTable *table = ttl_docs_purge_table(relid, root);
+
+	if (table == NULL || !is_time_to_scan(table))
+		return false;
+	ttl_docs_begin_scan(scan, SCANNER_SESSION, table);
+	return true;
+}
+
+/*
+ * The value is unknown from now on, and a scan that is under way will not change
+ * that.
+ */
+void
+ttl_docs_forget_earliest(PurgeTable *table)
+{
+	slock_t    *lock = lock_of(table);
+
+	SpinLockAcquire(lock);
+	pg_atomic_write_u64(&table->earliest, (uint64) DT_NOBEGIN);
+	for (int i = 0; i < SCANNER_COUNT; i++)
+		table->scans[i].number = 0;
+	SpinLockRelease(lock);
+}
+
+/*
+ * Begins a scan that may raise the value; an earlier one of the same kind is void.
+ * The caller holds ROW EXCLUSIVE on the table since before it read the settings.
+ */
+void
+ttl_docs_begin_scan(EarliestScan *scan, EarliestScanner scanner,
+					PurgeTable *table)
+{
+	slock_t    *lock = lock_of(table);
+
+	scan->table = table;
+	scan->scanner = scanner;
+	scan->number = pg_atomic_add_fetch_u64(&shared->scans, 1);
+	SpinLockAcquire(lock);
+	pg_atomic_write_u64(&table->scans[scanner].announced, (uint64) DT_NOEND);
+	table->scans[scanner].number = scan->number;
+	SpinLockRelease(lock);
+	pg_memory_barrier();
+	scan->claimed = earliest_claim(table);
+}
+
+/* The earliest expiry that transactions under way have claimed for a table. */
+static TimestampTz
+earliest_claim(const PurgeTable *table)
+{
+	uint64		key = claim_key(table->key.database, table->key.relid);
+	TimestampTz earliest = DT_NOEND;
+
+	for (int i = 0; i < MaxBackends; i++)
+	{
+		SessionClaims *session = &shared->sessions[i];
+
+		earliest = Min(earliest,
+					   (TimestampTz) pg_atomic_read_u64(&session->of_others));
+		for (int j = 0; j < MAX_CLAIMS; j++)
+		{
+			Claim	   *other = &session->of_table[j];
+
+			if (pg_atomic_read_u64(&other->table) != key)
+				continue;
+			pg_read_barrier();
+			earliest = Min(earliest, (TimestampTz) pg_atomic_read_u64(&other->expiry));
+		}
+	}
+	return earliest;
+}
+
+/* Ends the scan: what it has read expires no earlier than found. */
+void
+ttl_docs_end_scan(EarliestScan *scan, TimestampTz found)
+{
+	PurgeTable *table = scan->table;
+	EarliestScanState *state = &table->scans[scan->scanner];
+	slock_t    *lock = lock_of(table);
+
+	found = Min(found, scan->claimed);
+	SpinLockAcquire(lock);
+	if (state->number == scan->number)
+	{
+		found = Min(found, (TimestampTz) pg_atomic_read_u64(&state->announced));
+		if (found > ttl_docs_table_expiry(table))
+			pg_atomic_write_u64(&table->earliest, (uint64) found);
+	}
+	SpinLockRelease(lock);
+	scan->table = NULL;
+}
+
+/* One session at a time, and then none for a while. */
+static bool
+is_time_to_scan(PurgeTable *table)
+{
+	uint64		last = pg_atomic_read_u64(&table->session_scanned);
+	int64		now = ttl_docs_elapsed();
+
+	return now - (int64) last >= SCAN_INTERVAL &&
+		pg_atomic_compare_exchange_u64(&table->session_scanned, &last, (uint64) now);
+}

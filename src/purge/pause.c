@@ -1,0 +1,151 @@
+/*-------------------------------------------------------------------------
+ *
+ * pause.c
+ *		pause_purge(), resume_purge() and set_purge_subscribed().
+ *
+ * They write the label with a lock that keeps other changes of settings out, but no
+ * writers: a batch that is under way may still end.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/table.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+
+#include "purge/purge_internal.h"
+
+PG_FUNCTION_INFO_V1(ttl_docs_pause_purge);
+PG_FUNCTION_INFO_V1(ttl_docs_resume_purge);
+PG_FUNCTION_INFO_V1(ttl_docs_set_purge_subscribed);
+
+static void set_paused(FunctionCallInfo fcinfo, bool paused);
+static void reset_trouble(Oid relid, Oid root);
+static void tell_remaining_hold(Oid relid);
+
+/*
+ * pause_purge(collection regclass)
+ */
+Datum
+ttl_docs_pause_purge(PG_FUNCTION_ARGS)
+{
+	set_paused(fcinfo, true);
+	PG_RETURN_VOID();
+}
+
+/*
+ * resume_purge(collection regclass)
+ *
+ * Ends a pause, and the holds after a restore, a jump of the clock and a change of
+ * settings.  Documents in quarantine are tried at once.
+ */
+Datum
+ttl_docs_resume_purge(PG_FUNCTION_ARGS)
+{
+	Oid			root = ttl_docs_collection_arg(fcinfo);
+	List	   *tables;
+	ListCell   *lc;
+
+	set_paused(fcinfo, false);
+	tables = ttl_docs_collection_tables(root);
+	foreach(lc, tables)
+		reset_trouble(lfirst_oid(lc), root);
+	if (tables != NIL)
+		tell_remaining_hold(linitial_oid(tables));
+	PG_RETURN_VOID();
+}
+
+/*
+ * Writes the label.  The lock keeps other changes of it away, but no writers: a
+ * batch that is under way may still end.
+ */
+static void
+set_paused(FunctionCallInfo fcinfo, bool paused)
+{
+	Collection	collection;
+	Relation	rel;
+
+	ttl_docs_require_writable(fcinfo);
+	rel = ttl_docs_open_collection(ttl_docs_collection_arg(fcinfo),
+								   ShareUpdateExclusiveLock, &collection);
+	collection.settings.paused = paused;
+	if (!paused)
+	{
+		collection.settings.origin_database = MyDatabaseId;
+		collection.settings.origin_relation = RelationGetRelid(rel);
+		collection.settings.grace_until = DT_NOBEGIN;
+	}
+	ttl_docs_write_label(RelationGetRelid(rel), &collection.settings);
+	table_close(rel, NoLock);
+}
+
+/*
+ * set_purge_subscribed(collection regclass, purge_subscribed boolean)
+ *
+ * Should the collection be purged here although a subscription writes it?  The lock
+ * is that of pause_purge().
+ */
+Datum
+ttl_docs_set_purge_subscribed(PG_FUNCTION_ARGS)
+{
+	Collection	collection;
+	Relation	rel;
+
+	ttl_docs_require_writable(fcinfo);
+	if (PG_ARGISNULL(1))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("purge_subscribed cannot be null"),
+				 errhint("Use true to purge here, or false to leave it to the publisher.")));
+	rel = ttl_docs_open_collection(ttl_docs_collection_arg(fcinfo),
+								   ShareUpdateExclusiveLock, &collection);
+	collection.settings.purge_subscribed = PG_GETARG_BOOL(1);
+	ttl_docs_write_label(RelationGetRelid(rel), &collection.settings);
+	table_close(rel, NoLock);
+	PG_RETURN_VOID();
+}
+
+/* Forgets the trouble of a table, and accepts the clock as it is. */
+static void
+reset_trouble(Oid relid, Oid root)
+{
+	PurgeTable *table = ttl_docs_purge_table(relid, root);
+	int64		jump = Max(ttl_docs_clock_jump(), 0);
+
+	if (table == NULL)
+		return;
+	/* before it, too: a pass must not take an empty quarantine for a clean table */
+	ttl_docs_begin_anew(table);
+	LWLockAcquire(ttl_docs_purge_shared->lock, LW_EXCLUSIVE);
+	ttl_docs_unquarantine_all(table);
+	table->failures = 0;
+	table->unquarantined = 0;
+	table->accepted_jump = jump;
+	LWLockRelease(ttl_docs_purge_shared->lock);
+	ttl_docs_begin_anew(table);
+}
+
+/* Some holds are not for resume_purge() to end. */
+static void
+tell_remaining_hold(Oid relid)
+{
+	Relation	rel = table_open(relid, AccessShareLock);
+	Collection	collection;
+	PurgeState	hold = PURGE_IDLE;
+	char	   *detail;
+
+	if (ttl_docs_lookup_collection(relid, &collection))
+		hold = ttl_docs_purge_hold(rel, &collection,
+								   ttl_docs_purge_table(relid, collection.root),
+								   &detail);
+	if (PURGE_IS_HOLD(hold))
+		ereport(NOTICE,
+				(errmsg("the purge of \"%s\" is still held: %s",
+						get_rel_name(collection.root), ttl_docs_purge_state_name(hold)),
+				 detail != NULL ? errdetail("Blocked by %s.", detail) : 0,
+				 errhint("%s", ttl_docs_purge_state_hint(hold, collection.root))));
+	table_close(rel, AccessShareLock);
+}

@@ -1,0 +1,74 @@
+/*-------------------------------------------------------------------------
+ *
+ * state.c
+ *		The names of the states that stat_collections shows, and their hints.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "utils/builtins.h"
+
+#include "purge/purge_internal.h"
+
+static const struct
+{
+	const char *name;
+	const char *hint;
+}			states[] = {
+	[PURGE_IDLE] = {"idle", NULL},
+	[PURGE_WORKING] = {"purging", NULL},
+	[PURGE_CAPPED] = {"capped", "Raise ttl_docs.purge_max_rate, or set it to 0."},
+	[PURGE_WAITING] = {"waiting", "Other sessions hold locks on the table or on expired documents; see pg_locks."},
+	[PURGE_TROUBLE] = {"failing", "See last_error. The purge retries less and less often. After you have fixed the cause: SELECT ttl_docs.resume_purge(%s)."},
+	[PURGE_NO_INDEX] = {"no index", "To build the purge index: SELECT ttl_docs.set_indexing(%s, 'consistent')."},
+	[PURGE_BLOCKED] = {"blocked", "A trigger would run somebody else's code as the owner of the table; last_error names it. Change the owner of its function to the owner of the table, and use only built-in immutable functions in its WHEN clause."},
+	[PURGE_REPACKED] = {"pg_repack", "pg_repack is working on the table; the purge continues afterwards. If pg_repack is not running, an interrupted run has left its trigger: DROP TRIGGER repack_trigger ON that table, or drop the extension pg_repack and create it again."},
+	[PURGE_SUBSCRIBED] = {"subscription", "A subscription writes to this table, and its publisher should purge it. If no publisher does: SELECT ttl_docs.set_purge_subscribed(%s, true)."},
+	[PURGE_CLOCK_JUMP] = {"clock jump", "The clock is far ahead of the time that has passed. Set it right; or, if it is right now: SELECT ttl_docs.resume_purge(%s)."},
+	[PURGE_GRACE] = {NULL, "A change of settings made documents expire. They can be copied out until the hold ends. To purge them now: SELECT ttl_docs.resume_purge(%s)."},
+	[PURGE_RESTORED] = {NULL, "The collection was restored. To allow the purge to delete its expired documents: SELECT ttl_docs.resume_purge(%s)."},
+	[PURGE_PAUSED] = {NULL, "The purge was paused with ttl_docs.pause_purge(). To resume it: SELECT ttl_docs.resume_purge(%s)."},
+};
+
+const char *
+ttl_docs_purge_state_name(PurgeState state)
+{
+	for (SettingsHold hold = HOLD_GRACE; hold <= HOLD_PAUSED; hold++)
+		if (state == ttl_docs_state_of_hold(hold))
+			return ttl_docs_settings_hold_name(hold);
+	return states[state].name;
+}
+
+/* The state of a collection with that hold in its settings. */
+PurgeState
+ttl_docs_state_of_hold(SettingsHold hold)
+{
+	static const PurgeState states_of_holds[] = {
+		[HOLD_NONE] = PURGE_IDLE,
+		[HOLD_GRACE] = PURGE_GRACE,
+		[HOLD_RESTORED] = PURGE_RESTORED,
+		[HOLD_PAUSED] = PURGE_PAUSED,
+	};
+
+	return states_of_holds[hold];
+}
+
+/*
+ * The way out of a state, or NULL.  Commands in it can be run as they are: "%s" in a
+ * hint stands for the collection.
+ */
+const char *
+ttl_docs_purge_state_hint(PurgeState state, Oid root)
+{
+	const char *hint = states[state].hint;
+	Collection	collection;
+
+	if (hint == NULL)
+		return NULL;
+	if (state == PURGE_GRACE && ttl_docs_lookup_collection(root, &collection))
+		return psprintf("A change of settings made documents expire. They can be copied out for another %s. To purge them now: SELECT ttl_docs.resume_purge(%s).",
+						ttl_docs_grace_left(&collection.settings),
+						ttl_docs_quoted_literal(root));
+	return psprintf(hint, ttl_docs_quoted_literal(root));
+}

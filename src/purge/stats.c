@@ -1,0 +1,266 @@
+/*-------------------------------------------------------------------------
+ *
+ * stats.c
+ *		What the view stat_collections shows of a collection.
+ *
+ * collection_stats() puts together what shared memory has of the tables of a
+ * collection with what its settings say now.  It reads no documents.  Sizes are those
+ * that pg_class has, so it opens no table and waits for no lock.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <math.h>
+
+#include "access/htup_details.h"
+#include "access/xlog.h"
+#include "catalog/pg_authid.h"
+#include "catalog/pg_class.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/syscache.h"
+#include "utils/timestamp.h"
+
+#include "purge/purge_internal.h"
+
+PG_FUNCTION_INFO_V1(ttl_docs_collection_stats);
+
+#define STATS_COLUMNS		11
+
+/* The tables of a collection taken together */
+typedef struct CollectionStats
+{
+	PurgeState	state;
+	bool		has_unplaced;	/* tables that have no entry, and are not in this */
+	int64		backlog;
+	int64		sized_backlog;	/* in tables whose size is known, */
+	double		bytes;			/* and what it takes there */
+	TimestampTz oldest;
+	int64		purged;
+	int64		batches;
+	TimestampTz last_purge;
+	int64		undeletable;
+	bool		has_error;
+	ShownError	error;
+	TimestampTz error_at;
+} CollectionStats;
+
+static CollectionStats sum_stats(Oid root);
+static void add_bytes(CollectionStats *sum, Oid relid, int64 backlog);
+static double known_size(Oid relid, double *rows, Oid *toast);
+static const char *state_of(Oid root, const CollectionStats *stats,
+							const char **hint);
+static bool may_see_errors(Oid root);
+static const char *error_with_detail(const ShownError *error);
+
+/*
+ * collection_stats(collection regclass): a row of the view stat_collections
+ */
+Datum
+ttl_docs_collection_stats(PG_FUNCTION_ARGS)
+{
+	Oid			root = PG_GETARG_OID(0);
+	TimestampTz clock = ttl_docs_clock();
+	TupleDesc	tupdesc;
+	Datum		values[STATS_COLUMNS];
+	bool		nulls[STATS_COLUMNS] = {0};
+	CollectionStats stats;
+	const char *state;
+	const char *hint;
+
+	ttl_docs_require_preload();
+	if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+	if (!ttl_docs_has_own_label(root))
+		PG_RETURN_NULL();
+	stats = sum_stats(root);
+	state = state_of(root, &stats, &hint);
+
+	values[0] = CStringGetTextDatum(state);
+	nulls[1] = hint == NULL;
+	values[1] = hint != NULL ? CStringGetTextDatum(hint) : (Datum) 0;
+	nulls[2] = stats.has_unplaced;
+	values[2] = Int64GetDatum(stats.backlog);
+	nulls[3] = stats.has_unplaced || (stats.backlog > 0 && stats.sized_backlog == 0);
+	values[3] = Int64GetDatum(stats.sized_backlog == 0 ? 0 :
+							  (int64) rint(stats.bytes * stats.backlog / stats.sized_backlog));
+	nulls[4] = stats.has_unplaced || stats.oldest == DT_NOEND || stats.backlog == 0;
+	values[4] = nulls[4] ? (Datum) 0 :
+		DirectFunctionCall2(timestamp_mi,
+							TimestampTzGetDatum(Max(clock, stats.oldest)),
+							TimestampTzGetDatum(stats.oldest));
+	values[5] = Int64GetDatum(stats.purged);
+	values[6] = Int64GetDatum(stats.batches);
+	nulls[7] = stats.last_purge == DT_NOBEGIN;
+	values[7] = TimestampTzGetDatum(stats.last_purge);
+	values[8] = Int64GetDatum(stats.undeletable);
+	nulls[9] = nulls[10] = !stats.has_error || !may_see_errors(root);
+	values[9] = nulls[9] ? (Datum) 0 : CStringGetTextDatum(error_with_detail(&stats.error));
+	values[10] = TimestampTzGetDatum(stats.error_at);
+	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(tupdesc),
+													  values, nulls)));
+}
+
+/* Adds up what shared memory has of the tables of a collection. */
+static CollectionStats
+sum_stats(Oid root)
+{
+	CollectionStats sum = {0};
+	List	   *tables = ttl_docs_collection_tables(root);
+	ListCell   *lc;
+
+	sum.oldest = DT_NOEND;
+	sum.last_purge = DT_NOBEGIN;
+	sum.error_at = DT_NOBEGIN;
+	foreach(lc, tables)
+	{
+		PurgeTable *table = ttl_docs_purge_table(lfirst_oid(lc), root);
+		int64		backlog;
+
+		if (table == NULL)
+		{
+			sum.has_unplaced = true;
+			continue;
+		}
+		LWLockAcquire(ttl_docs_purge_shared->lock, LW_SHARED);
+		sum.state = Max(sum.state, table->state);
+		backlog = table->backlog;
+		sum.backlog += backlog;
+		sum.oldest = Min(sum.oldest, table->oldest);
+		sum.purged += table->purged;
+		sum.batches += table->batches;
+		sum.last_purge = Max(sum.last_purge, table->last_purge);
+		sum.undeletable += table->quarantined + table->unquarantined;
+		if (table->has_error && table->error_at > sum.error_at)
+		{
+			sum.has_error = true;
+			sum.error = table->error;
+			sum.error_at = table->error_at;
+		}
+		LWLockRelease(ttl_docs_purge_shared->lock);
+		if (backlog > 0)
+			add_bytes(&sum, lfirst_oid(lc), backlog);
+	}
+	return sum;
+}
+
+/*
+ * Adds the share of a table's disk space, with that of its TOAST table, that so many
+ * of its rows take.
+ */
+static void
+add_bytes(CollectionStats *sum, Oid relid, int64 backlog)
+{
+	double		rows = 0;
+	Oid			toast = InvalidOid;
+	double		size = known_size(relid, &rows, &toast);
+
+	/* unknown until the first VACUUM, ANALYZE or CREATE INDEX */
+	if (rows <= 0)
+		return;
+	if (OidIsValid(toast))
+		size += known_size(toast, NULL, NULL);
+	sum->bytes += backlog * size / rows;
+	sum->sized_backlog += backlog;
+}
+
+/* The size of a table in bytes, and how many rows it had then, by pg_class. */
+static double
+known_size(Oid relid, double *rows, Oid *toast)
+{
+	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relid));
+	Form_pg_class form;
+	double		size;
+
+	if (!HeapTupleIsValid(tuple))
+		return 0;
+	form = (Form_pg_class) GETSTRUCT(tuple);
+	size = (double) form->relpages * BLCKSZ;
+	if (rows != NULL)
+		*rows = form->reltuples;
+	if (toast != NULL)
+		*toast = form->reltoastrelid;
+	ReleaseSysCache(tuple);
+	return size;
+}
+
+/*
+ * What the purge does with a collection, and the way out of it.  Holds that the
+ * settings say are those of now; the others are as the last look found them.
+ */
+static const char *
+state_of(Oid root, const CollectionStats *stats, const char **hint)
+{
+	Collection	collection;
+	PurgeDatabase *database = ttl_docs_purge_database(MyDatabaseId, false);
+	PurgeState	state = stats->state;
+	PurgeState	hold;
+
+	*hint = NULL;
+	if (RecoveryInProgress())
+	{
+		*hint = "The primary server purges.";
+		return "standby";
+	}
+	if (!ttl_docs_lookup_collection(root, &collection))
+		return "gone";
+	hold = ttl_docs_state_of_hold(ttl_docs_settings_hold(root, &collection.settings));
+	/* the label may have changed since the last look */
+	if (PURGE_IS_HOLD(hold))
+		state = hold;
+	else if (state == PURGE_PAUSED || state == PURGE_RESTORED || state == PURGE_GRACE)
+		state = PURGE_IDLE;
+	if (ttl_docs_purge_shared->launcher_pid == 0 && !PURGE_IS_HOLD(state))
+	{
+		*hint = "The launcher is not running. After an error it restarts within seconds. If it does not restart, raise max_worker_processes and restart the server. CALL ttl_docs.purge() works without the launcher.";
+		return "no launcher";
+	}
+	if (ttl_docs_purge_shared->lacks_worker_slot && !PURGE_IS_HOLD(state))
+	{
+		*hint = "All background worker slots are taken. Raise max_worker_processes and restart the server. CALL ttl_docs.purge() works without a worker.";
+		return "no worker";
+	}
+	if (database != NULL && !PURGE_IS_HOLD(state) &&
+		pg_atomic_read_u64(&database->off_epoch) != 0)
+	{
+		*hint = "Set ttl_docs.purge to on, for the server and for this database, and default_transaction_read_only to off.";
+		return "disabled";
+	}
+	*hint = ttl_docs_purge_state_hint(state, root);
+	if (state == PURGE_IDLE && stats->undeletable > 0)
+		*hint = psprintf("Some documents could not be deleted; see last_error. The purge retries them later. To retry now: SELECT ttl_docs.resume_purge(%s).",
+						 ttl_docs_quoted_literal(root));
+	if (state == PURGE_IDLE && stats->has_unplaced)
+	{
+		*hint = "Shared memory has no room for all tables of this server. Some tables of this collection are purged once a minute or less often, and are not counted in this view. Raise ttl_docs.max_tables and restart the server, or use fewer partitions.";
+		return "uncounted";
+	}
+	if (state == PURGE_IDLE && !collection.settings.on)
+	{
+		if (*hint == NULL)
+			*hint = "Nothing expires, and \"ttl\" in documents is ignored. Turn TTL on with ttl_docs.set_default_ttl().";
+		return "off";
+	}
+	return ttl_docs_purge_state_name(state);
+}
+
+/* Errors of triggers, and their details, may show what is in a document. */
+static bool
+may_see_errors(Oid root)
+{
+	return has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS) ||
+		compat_table_ownercheck(root, GetUserId());
+}
+
+/* An error as last_error shows it. */
+static const char *
+error_with_detail(const ShownError *error)
+{
+	if (error->detail[0] == '\0')
+		return error->message;
+	return psprintf("%s\nDETAIL:  %s", error->message, error->detail);
+}

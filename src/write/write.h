@@ -1,0 +1,18 @@
+/*-------------------------------------------------------------------------
+ *
+ * write.h
+ *		What other parts may use of write.  Core calls the trigger.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef TTL_DOCS_WRITE_H
+#define TTL_DOCS_WRITE_H
+
+#include "access/access.h"
+
+/* copy_from.c, for hooks.c */
+extern void ttl_docs_refuse_copy_without_trigger(Node *parsetree);
+extern bool ttl_docs_copy_many_rows(Node *parsetree, const char *queryString,
+									QueryCompletion *qc);
+
+#endif							/* TTL_DOCS_WRITE_H */

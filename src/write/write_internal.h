@@ -1,0 +1,68 @@
+/*-------------------------------------------------------------------------
+ *
+ * write_internal.h
+ *		What the files of write know of one another.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef TTL_DOCS_WRITE_INTERNAL_H
+#define TTL_DOCS_WRITE_INTERNAL_H
+
+#include "purge/notify.h"
+#include "write/write.h"
+
+/* stamp.c */
+
+/* Writes documents to a table, for the duration of a query */
+typedef struct DocumentWriter
+{
+	Oid			relid;
+	Collection	collection;
+	struct KeyProbe *keys;
+	ToldDocuments told;			/* what the purge knows of these documents */
+	TimestampTz clock;			/* when the current row is written */
+} DocumentWriter;
+extern void ttl_docs_begin_writes(DocumentWriter *writer, Relation rel,
+								  const Collection *collection);
+extern HeapTuple ttl_docs_stamp_tuple(DocumentWriter *writer, Relation rel,
+									  HeapTuple tuple, HeapTuple oldtuple);
+extern HeapTuple ttl_docs_keep_restored_stamp(DocumentWriter *writer, Relation rel,
+											  HeapTuple tuple);
+extern HeapTuple ttl_docs_keep_replicated_stamp(DocumentWriter *writer, Relation rel,
+												HeapTuple tuple, HeapTuple oldtuple);
+extern void ttl_docs_stamp_values(DocumentWriter *writer, Relation rel,
+								  Datum *values, bool *isnull);
+
+/* late_write.c */
+extern void ttl_docs_report_late_write(Oid relid);
+
+/* messages.c */
+pg_noreturn extern void ttl_docs_report_invalid_ttl(Relation rel, const Datum *values,
+													const bool *isnull,
+													const JsonbValue *ttl);
+extern void ttl_docs_warn_of_ttl_while_off(const DocumentWriter *writer);
+extern void ttl_docs_warn_of_ttl_column(const DocumentWriter *writer, int32 sent);
+extern bool ttl_docs_is_by_replication(void);
+
+/* wrong_partition.c */
+typedef struct PartitionCheck PartitionCheck;
+extern PartitionCheck *ttl_docs_partition_check(Relation rel);
+extern void ttl_docs_check_partition(PartitionCheck *check, HeapTuple tuple);
+
+/* keys.c */
+typedef struct KeyProbe KeyProbe;
+extern KeyProbe *ttl_docs_key_probe(const Collection *collection);
+extern void ttl_docs_free_keys(KeyProbe *probe, Relation rel,
+							   HeapTuple newtuple, HeapTuple oldtuple,
+							   TimestampTz clock);
+extern bool ttl_docs_must_free_keys(KeyProbe *probe, Relation rel,
+									TimestampTz clock);
+extern void ttl_docs_free_keys_of(KeyProbe *probe, Relation rel,
+								  TupleTableSlot *row,
+								  void (*before_delete) (void *), void *arg);
+
+/* maybe_expired.c */
+extern bool ttl_docs_maybe_expired(Relation rel, const Collection *collection,
+								   TimestampTz clock);
+
+#endif							/* TTL_DOCS_WRITE_INTERNAL_H */
