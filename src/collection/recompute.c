@@ -116,6 +116,9 @@ recomputed(Relation rel, const Collection *collection, HeapTuple tuple)
 
 	ttl_docs_read_ttl(doc, isnull, &stamp, &found);
 	new_slot = ttl_docs_slot(&stamp, collection->settings.default_ttl);
+	/* a slot from the time of another DefaultTTL is right, too */
+	if (stamp.inherits && new_slot != NO_SLOT && ttl_docs_may_be_slot(&stamp, old_slot))
+		new_slot = old_slot;
 	if (stamp.inherits == old.inherits && stamp.ttl == old.ttl && new_slot == old_slot)
 		return NULL;
 	values[0] = Int32GetDatum(stamp.ttl);
