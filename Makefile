@@ -1,8 +1,7 @@
 # ttl_docs: builds and installs the extension with PGXS, and starts the tests
-# and the demo.  "make help" lists what can be asked for.
+# and the demo.  "make help" lists the goals.
 #
-# No list of files is kept by hand: a source, script or test that lies in its
-# directory takes part.
+# There is no list of files: every source, script and test in its directory takes part.
 
 EXTENSION = ttl_docs
 MODULE_big = ttl_docs
@@ -12,17 +11,17 @@ DATA := $(sort $(wildcard sql/ttl_docs--*.sql))
 REGRESS := $(sort $(patsubst test/sql/%.sql,%,$(wildcard test/sql/*.sql)))
 REGRESS_OPTS = --inputdir=test --load-extension=ttl_docs
 ISOLATION := $(sort $(patsubst test/specs/%.spec,%,$(wildcard test/specs/*.spec)))
-# PGXS gives isolation tests an output directory of their own, where they would
-# not find the expected/ that they share with the regression tests.
+# PGXS gives isolation tests another output directory.  There they would not find
+# expected/, which they share with the regression tests.
 ISOLATION_OPTS = --inputdir=test --outputdir=. --load-extension=ttl_docs
 PROVE_TESTS := $(sort $(wildcard test/t/*.pl))
 TAP_TESTS := $(if $(PROVE_TESTS),1)
 
 EXTRA_CLEAN = test-results .built-for
 
-# These goals find, or install, a PostgreSQL by themselves: they have to work on
-# a machine that has no pg_config yet.
-SCRIPT_GOALS = test torture test-orm lint sanitize matrix bench bench-quick deb demo demo-stop help
+# These goals find or install a PostgreSQL by themselves.  They have to work on a machine
+# without pg_config.
+SCRIPT_GOALS = deps test torture test-orm lint sanitize matrix bench bench-quick deb demo demo-stop help
 
 ifneq ($(or $(if $(MAKECMDGOALS),,all),$(filter-out $(SCRIPT_GOALS),$(MAKECMDGOALS))),)
 
@@ -40,18 +39,17 @@ ifneq ($(shell test '$(PG_MAJOR)' -ge $(OLDEST_PG) && echo new enough),new enoug
 $(error ttl_docs needs PostgreSQL $(OLDEST_PG) or later, but "$(PG_CONFIG)" belongs to $(PG_VERSION))
 endif
 
-# PostgreSQL's headers are not written for -Wextra.  As a system directory they
-# keep quiet, and warnings are about our code only.
+# PostgreSQL's headers cause warnings with -Wextra.  In a system directory they do not, so
+# all warnings are about our code.
 PG_CPPFLAGS = -I$(srcdir)/src -isystem $(shell $(PG_CONFIG) --includedir-server)
 PG_CFLAGS = -Wall -Wextra
 
-# The headers of version 15 declare callbacks without arguments, which C23, the default of
-# newer compilers, takes at their word.
+# The headers of version 15 declare callbacks as f().  In C23, the default of newer
+# compilers, such a function takes no arguments.
 PG_CFLAGS += $(if $(filter 15,$(PG_MAJOR)),-std=gnu17)
 
-# A server with JIT makes PGXS want bitcode as well, by the very clang and LLVM
-# that built the server.  Bitcode only lets the server inline our functions, so
-# where those tools are missing the build goes without.
+# With a JIT server, PGXS builds bitcode too, with the clang and LLVM that built the server.
+# Bitcode only lets the server inline our functions.  If the tools are missing, we build none.
 makefile_global := $(dir $(PGXS))../Makefile.global
 clang_of_server := $(or $(CLANG),$(shell sed -n 's/^CLANG *= *//p' '$(makefile_global)'))
 llvm_of_server := $(shell sed -n 's/^LLVM_BINPATH *= *//p' '$(makefile_global)')
@@ -61,8 +59,8 @@ endif
 
 include $(PGXS)
 
-# PGXS tracks no headers: all objects depend on all of ours.  And on the server
-# they were built for: a library for another version keeps a server from starting.
+# PGXS tracks no headers, so all objects depend on all of our headers.  They also depend on
+# the server they are built for: a server does not start with a library for another version.
 ifeq ($(filter clean distclean,$(MAKECMDGOALS)),)
 $(shell echo '$(PG_VERSION) $(PGXS)' | cmp -s - .built-for || echo '$(PG_VERSION) $(PGXS)' > .built-for)
 endif
@@ -70,7 +68,10 @@ $(OBJS) $(OBJS:.o=.bc): $(wildcard src/*.h src/*/*.h) .built-for
 
 endif
 
-.PHONY: test torture test-orm lint sanitize matrix bench bench-quick deb demo demo-stop help
+.PHONY: deps test torture test-orm lint sanitize matrix bench bench-quick deb demo demo-stop help
+
+deps:
+	@FOR='$(FOR)' test/deps.sh
 
 test:
 	@test/run.sh
@@ -112,22 +113,27 @@ demo-stop:
 help:
 	@echo 'make            build the extension'
 	@echo 'make install    install it into the PostgreSQL of pg_config'
-	@echo 'make test       run all tests on a private server; installs nothing in the system but'
-	@echo '                missing packages.  TESTS="name ..." runs only those'
-	@echo 'make torture    run random histories and queries, crashes, a soak and a fuzzer for hours'
-	@echo 'make test-orm   run applications with ORMs against a private server; fetches what they'
-	@echo '                need from Debian and npm.  TESTS="name ..." runs only those'
-	@echo 'make lint       look at the source: compilers, exported symbols, cppcheck, clang-tidy, shellcheck'
-	@echo 'make sanitize   run tests on a build with AddressSanitizer and UBSan; takes some minutes.'
-	@echo '                VALGRIND=yes: a few of them with the server under valgrind instead'
+	@echo 'make deps       install the missing packages for make test and make demo, and do nothing else.'
+	@echo '                FOR="lint orm" chooses other goals: test lint orm sanitize valgrind bench deb'
+	@echo '                matrix, or all'
+	@echo 'make test       run all tests on a private server.  It first prints the number and size of the'
+	@echo '                missing packages and installs them; nothing else in the system changes.'
+	@echo '                TESTS="name ..." runs only these tests'
+	@echo 'make torture    run random histories, random queries, crashes, a soak and a fuzzer for hours'
+	@echo 'make test-orm   run applications with ORMs on a private server; fetches packages from Debian'
+	@echo '                and npm.  TESTS="name ..." runs only these applications'
+	@echo 'make lint       check the source: compilers, exported symbols, cppcheck, clang-tidy, shellcheck'
+	@echo 'make sanitize   run tests with AddressSanitizer and UBSan; takes some minutes.'
+	@echo '                VALGRIND=yes runs a few tests with the server under valgrind instead'
 	@echo 'make matrix     run make test in a bare Debian of each release: PostgreSQL 15, 17, 18; then'
-	@echo '                pg_upgrade from 15 to the others; as root'
-	@echo 'make bench      measure beside what a user would do instead, as ratios, on private servers;'
-	@echo '                writes bench/RESULTS.md and plots.  make bench-quick: in two minutes, printed only'
+	@echo '                pg_upgrade from 15 to the others; needs root'
+	@echo 'make bench      compare ttl_docs with what a user would do instead, on private servers;'
+	@echo '                writes bench/RESULTS.md and plots'
+	@echo 'make bench-quick  the same in two minutes; prints the results, writes nothing'
 	@echo 'make deb        build Debian packages into dist/, for the PostgreSQL versions installed'
-	@echo 'make demo       watch documents expire on a private server, which keeps running'
+	@echo 'make demo       show documents expire on a private server, which keeps running'
 	@echo 'make demo-stop  stop the server of the demo and remove it'
 	@echo 'make installcheck  run the tests on a running server that has ttl_docs installed'
 	@echo 'make uninstall, make clean'
 	@echo
-	@echo 'PG_CONFIG=/path/to/pg_config chooses the PostgreSQL, for each of them.'
+	@echo 'PG_CONFIG=/path/to/pg_config chooses the PostgreSQL, for every goal.'

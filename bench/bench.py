@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Measures ttl_docs beside what a user would do instead.  bench/run.sh calls it.
+"""Compares ttl_docs with what a user would do instead.  bench/run.sh calls this program.
 
-Every workload is a module of bench/workloads; server.py starts servers and pgbench,
-measure.py compares, tables.py makes the tables of both sides, report.py and plot.py
-write.  Nothing here asserts an absolute time: what counts are ratios within one run.
+Every workload is a module of bench/workloads.  server.py starts servers and pgbench, measure.py
+compares, tables.py creates the tables of both sides, report.py and plot.py write the results.
+Goals are about ratios within one run, and seldom about absolute times.
 """
 
 import argparse
@@ -19,16 +19,16 @@ from tables import drop_all
 
 WORKLOADS = ('count', 'select_by_key', 'gin', 'other_tables', 'instructions', 'insert', 'copy', 'touch',
              'purge_idle', 'purge_load', 'purge_pass', 'settings', 'documents', 'growth', 'memory', 'alternatives')
-# These are no lines of their own, and take minutes.
+# These take minutes, and --quick leaves them out.
 ONLY_FULL = ('instructions', 'growth', 'memory', 'alternatives')
 
 
 class Scale(collections.namedtuple('Scale', 'rows few_rows most_rows sizes rounds turns seconds window curve')):
-    """How much is measured: rows of tables; rounds, and turns of two servers; seconds of a round, and of windows and
-    curve of the purge."""
+    """How much to measure: rows of tables; rounds, and turns of two servers; seconds of a round, and of the windows and
+    the curve of the purge."""
 
     def short(self):
-        """For tables of many figures."""
+        """Returns a scale for tables with many figures."""
         return self._replace(rounds=min(3, self.rounds), seconds=1)
 
 
@@ -37,7 +37,7 @@ QUICK = Scale(50000, 20000, 200000, (20000, 200000), 3, 3, 1, 2, 10)
 
 
 class Bench:
-    """What a workload has at hand."""
+    """The server, the scale and the report, for workloads."""
 
     def __init__(self, arguments):
         self.arguments = arguments
@@ -84,12 +84,12 @@ def parse_arguments():
     parser.add_argument('--programs', required=True, help='directory of postgres, psql and pgbench')
     parser.add_argument('--scratch', required=True, help='directory for servers')
     parser.add_argument('--results', required=True, help='directory for RESULTS.md and plots')
-    parser.add_argument('--quick', action='store_true', help='less data, fewer rounds')
-    parser.add_argument('workloads', nargs='*', help='only these')
+    parser.add_argument('--quick', action='store_true', help='use less data and fewer rounds')
+    parser.add_argument('workloads', nargs='*', help='run only these')
     arguments = parser.parse_args()
     unknown = set(arguments.workloads) - set(WORKLOADS)
     if unknown:
-        parser.error('no workload: %s; there are %s' % (', '.join(unknown), ', '.join(WORKLOADS)))
+        parser.error('unknown workload: %s; there are: %s' % (', '.join(unknown), ', '.join(WORKLOADS)))
     return arguments
 
 
@@ -102,7 +102,9 @@ def main():
     if not arguments.quick:
         bench.report.write(WORKLOADS)
     bench.server.stop()
-    print('\n%d goals, %d missed' % (bench.report.goals, bench.report.missed))
+    verdicts = bench.report.verdicts
+    print('\n%d goals: %d reached, %d missed, %d undecided' % (
+        sum(verdicts.values()), verdicts['reached'], verdicts['missed'], verdicts['undecided']))
 
 
 if __name__ == '__main__':

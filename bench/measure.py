@@ -1,15 +1,15 @@
-"""Measures two sides against one another, and says whether a goal is reached.
+"""Measures two sides, compares them, and decides whether a goal is reached.
 
-The machine may be noisy, so sides take turns: within one run of pgbench from transaction
-to transaction (compare_transactions), else from repetition to repetition.  Each round
-gives a ratio; what counts is the median of the ratios.
+The speed of a machine varies, so the sides take turns: after each transaction in one run of pgbench
+(compare_transactions), or after each statement.  Each round gives a ratio.  The result is the median of
+the ratios, and their spread.
 """
 
 import statistics
 
 
 class Goal:
-    """What a ratio, or a number, has to be."""
+    """The bound that a ratio, or a number, has to keep."""
 
     def __init__(self, relation, bound, unit=''):
         self.relation = relation
@@ -17,8 +17,13 @@ class Goal:
         self.unit = unit
 
     def is_reached(self, number):
-        # what is printed has two digits, and it is what counts
+        # the report prints two digits, so two digits count
         return round(number, 2) >= self.bound if self.relation == '>=' else round(number, 2) <= self.bound
+
+    def verdict(self, numbers):
+        """Whether the numbers of all rounds reach the goal, or miss it; 'undecided' if some do and some do not."""
+        reached = {self.is_reached(number) for number in numbers}
+        return 'undecided' if len(reached) == 2 else 'reached' if reached == {True} else 'missed'
 
     def __str__(self):
         return '%s %g%s' % (self.relation, self.bound, self.unit)
@@ -33,7 +38,7 @@ def at_most(bound, unit=''):
 
 
 class Line:
-    """A result: what was measured on both sides, round by round, and their ratios."""
+    """A result: the medians of both sides, and the ratio of each round."""
 
     def __init__(self, what, against, unit, ours, theirs=(), goal=None):
         self.what = what
@@ -49,24 +54,23 @@ class Line:
         return statistics.median(self.ratios)
 
     def verdict(self):
-        if self.goal is None:
-            return ''
-        return 'reached' if self.goal.is_reached(self.ratio) else 'MISSED'
+        """'reached' or 'missed' if the whole spread is on one side of the goal, else 'undecided'."""
+        return self.goal.verdict(self.ratios) if self.goal else ''
 
     def spread(self):
         return '%.2f (%.2f to %.2f)' % (self.ratio, min(self.ratios), max(self.ratios))
 
 
 def trimmed_mean(numbers):
-    """The mean without the slowest hundredth: those met something else on the machine."""
+    """The mean without the slowest hundredth, which other work on the machine has delayed."""
     numbers = sorted(numbers)
     return statistics.fmean(numbers[:max(1, len(numbers) * 99 // 100)])
 
 
 def compare_transactions(server, scripts, scale, mode='prepared', options=(), settings=None):
-    """Transactions a second of one client for each script, as a list over the rounds for each.
+    """Transactions per second of one client: for each script, a list with a number for each round.
 
-    All scripts run in one pgbench, which picks one at random each time.
+    All scripts run in one pgbench, which picks one at random for each transaction.
     """
     tps = [[] for _ in scripts]
     options = ['-c', '1', *options]
@@ -79,14 +83,14 @@ def compare_transactions(server, scripts, scale, mode='prepared', options=(), se
 
 
 def compare_statements(server, statements, rounds, before=None):
-    """Seconds of each statement, in turns; before(statement) is run before each, and not counted."""
+    """Seconds of each statement, in turns.  before(statement) runs before each statement, and is not measured."""
     seconds = [[] for _ in statements]
     for turn in range(rounds + 1):
         for number, statement in enumerate(statements):
             if before:
                 before(statement)
             taken = server.seconds(statement)
-            if turn > 0:                # the first warms caches
+            if turn > 0:                # the first turn fills the caches
                 seconds[number].append(taken)
     return seconds
 

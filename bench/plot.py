@@ -1,4 +1,4 @@
-"""Plots as SVG, without any library: panels of lines above one another, or bars."""
+"""Draws plots as SVG without a library: panels with lines, one below the other, or bars."""
 
 WIDTH = 760
 LEFT, RIGHT, TOP, BOTTOM = 70, 20, 40, 40
@@ -26,7 +26,7 @@ def document(height, parts):
 
 
 def round_up(number):
-    """A round number that is not less."""
+    """Returns a round number that is not smaller."""
     magnitude = 1
     while magnitude * 10 < number:
         magnitude *= 10
@@ -43,7 +43,7 @@ def short(number):
 
 
 def panels(title, x_label, series):
-    """One panel for each of series: (label, points)."""
+    """Draws one panel for each of the series: (label, points)."""
     last = max(x for _, points in series for x, _ in points)
     bottom = TOP + len(series) * (PANEL + GAP) - GAP
     parts = [text(LEFT, 22, title, size=14)]
@@ -57,7 +57,7 @@ def panels(title, x_label, series):
 
 
 def panel(top, label, points, last, colour):
-    """The frame, scale and line of one panel."""
+    """Draws the frame, the scale and the line of one panel."""
     most = round_up(max(max(y for _, y in points), 1e-9) * 1.05)
     parts = [text(LEFT, top + 12, label)]
     for share in (0, 0.5, 1):
@@ -73,7 +73,7 @@ LABELS = 330
 
 
 def bars(title, rows, reference):
-    """A bar for each of rows: (label, ratio, lowest, highest, goal or None); a line at the reference."""
+    """Draws a bar for each row (label, ratio, lowest, highest, goal or None), and a line at the reference."""
     most = round_up(max([reference] + [highest for _, _, _, highest, _ in rows]))
     scale = (WIDTH - LABELS - 60) / most
     height = TOP + len(rows) * (BAR + 8) + 20

@@ -1,14 +1,16 @@
-"""What was measured, as text on the terminal, and as RESULTS.md with its plots."""
+"""Prints the results, and writes them into RESULTS.md and plots."""
 
+import collections
 import json
 import os
 
 import plot
 
 INTRODUCTION = (
-    'The server has no disk in its way: all fits into shared buffers, and `fsync` is off, so that what is compared is'
-    ' work and not waiting. Each ratio is the median of rounds in which both sides take turns; the spread is that of the'
-    ' rounds. Higher is better for throughput, lower for times, bytes and pages.')
+    'All data fits into shared buffers, and `fsync` is off: the benchmark compares work, and not waiting for a disk.'
+    ' Both sides take turns. Each ratio is the median of the rounds, with the spread of the rounds. A goal is reached'
+    ' or missed if the whole spread is on one side of it; otherwise the run leaves it undecided. Higher is better for'
+    ' throughput, lower for times, bytes and pages.')
 
 
 def number(value, unit):
@@ -20,13 +22,14 @@ def number(value, unit):
 
 
 def what_counts(line):
-    """The ratio with its spread, or the number where there is no other side."""
+    """The ratio with its spread, or the number if there is no other side."""
     return line.spread() if line.theirs is not None else number(line.ratio, line.unit)
 
 
 def as_text(line):
     return '%-62s %-38s %s' % (line.what + (', against ' + line.against if line.against else ''),
-                               what_counts(line) + ('  [goal %s]' % line.goal if line.goal else ''), line.verdict())
+                               what_counts(line) + ('  [goal %s]' % line.goal if line.goal else ''),
+                               line.verdict().replace('missed', 'MISSED'))
 
 
 def in_markdown(header, rows):
@@ -38,17 +41,17 @@ def as_row(line):
     """A line as a row of RESULTS.md."""
     return (line.what, line.against, number(line.ours, line.unit), number(line.theirs, line.unit),
             what_counts(line) if line.theirs is not None else '', str(line.goal or ''),
-            '**missed**' if line.verdict() == 'MISSED' else line.verdict())
+            '**missed**' if line.verdict() == 'missed' else line.verdict())
 
 
-HEADER = ('what', 'against', 'ttl_docs', 'the other side', 'ratio: median (spread)', 'goal', '')
+HEADER = ('what', 'against', 'ttl_docs', 'the other side', 'ratio: median (spread)', 'goal', 'verdict')
 
 
 class Report:
-    """Collects what workloads find, and writes it.
+    """Collects the results of workloads, and writes them.
 
-    results.json keeps what each workload found last, so that one of them can be run again without
-    the others.  RESULTS.md is made of it.
+    results.json keeps the last results of each workload, so that one of them can run again without
+    the others.  RESULTS.md is written from it.
     """
 
     def __init__(self, directory):
@@ -57,22 +60,21 @@ class Report:
         if os.path.exists(self.path('results.json')):
             with open(self.path('results.json')) as file:
                 self.store = json.load(file)
-        self.found = None       # of the workload that runs
-        self.goals = self.missed = 0
+        self.found = None       # results of the workload that runs
+        self.verdicts = collections.Counter()       # of the goals of this run
 
     def path(self, name):
         return os.path.join(self.directory, name)
 
     def begin(self, workload, where):
-        """A workload begins anew; where says on what machine."""
+        """Discards the last results of a workload, which runs now on the machine that where describes."""
         self.found = {'where': where, 'rows': [], 'bars': [], 'sections': []}
         self.store[workload] = self.found
 
     def add_lines(self, lines):
         for line in lines:
             print(as_text(line), flush=True)
-            self.goals += line.goal is not None
-            self.missed += line.verdict() == 'MISSED'
+            self.verdicts.update([line.verdict()] if line.goal else [])
             self.found['rows'].append(as_row(line))
             if line.against == 'same table, no TTL' and line.unit in ('tps', 'rows/s'):
                 self.found['bars'].append((line.what, line.ratio, min(line.ratios), max(line.ratios),
@@ -96,7 +98,7 @@ class Report:
             file.write(content)
 
     def write(self, workloads):
-        """results.json, RESULTS.md and the plot of ratios, in the order of the workloads."""
+        """Writes results.json, RESULTS.md and the plot of ratios, in the order of the workloads."""
         with open(self.path('results.json'), 'w') as file:
             json.dump(self.store, file, indent=1)
         found = [self.store[name] for name in workloads if name in self.store]

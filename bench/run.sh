@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
-# Measures ttl_docs on a PostgreSQL of its own, beside what a user would do instead.
+# Compares ttl_docs with what a user would do instead, on a private PostgreSQL.
 #
-#	bench/run.sh                       everything ("make bench"), half an hour; writes bench/RESULTS.md,
-#	                                   bench/results.json and bench/plots
-#	bench/run.sh insert copy           only these of bench/workloads; of the others, what was
-#	                                   found last stays
-#	bench/run.sh --quick ...           less data and fewer rounds ("make bench-quick"); prints only
-#	PG_CONFIG=/path/to/pg_config ...   on that PostgreSQL
+#	bench/run.sh                       runs everything ("make bench") in half an hour; writes
+#	                                   bench/RESULTS.md, bench/results.json and bench/plots
+#	bench/run.sh insert copy           runs these workloads of bench/workloads; keeps the last
+#	                                   results of the others
+#	bench/run.sh --quick ...           uses less data and fewer rounds ("make bench-quick"); only
+#	                                   prints
+#	PG_CONFIG=/path/to/pg_config ...   uses this PostgreSQL
 #
-# pg_cron and valgrind take part where their packages can be had.
+# pg_cron and valgrind take part if their packages are available.
 set -uo pipefail
 export LC_ALL=C
 
@@ -28,32 +29,15 @@ trap leave EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM HUP
 
-require_psycopg2() {
-	have_psycopg2 || { require_apt && apt_install python3-psycopg2; } || die "needs python3 with psycopg2"
-}
-
-require_cron() {
-	local library
-	library=$("$PG_CONFIG" --pkglibdir)/pg_cron.so
-	[[ -e $library ]] || { require_apt && apt_install "postgresql-$(pg_major "$PG_CONFIG")-cron"; } ||
-		say "without pg_cron: found no package of it"
-}
-
-require_valgrind() {
-	command -v valgrind >/dev/null || { require_apt && apt_install valgrind; } ||
-		say "without counts of instructions: found no valgrind"
-}
-
-require_tools build
-require_psycopg2
 quick=no
-case "${1:-}" in
-	--quick) quick=yes ;;
-	"")
-		require_cron
-		require_valgrind
-		;;
-esac
+if [[ ${1:-} == --quick ]]; then
+	quick=yes
+fi
+if (($# == 0)); then
+	require_packages bench
+else
+	require_packages bench_quick
+fi
 become_unprivileged
 make_scratch ttl_docs-bench.XXXXXX
 private_postgres ''

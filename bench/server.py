@@ -1,7 +1,7 @@
-"""A PostgreSQL server for a benchmark, and the programs that put load on it.
+"""A PostgreSQL server for a benchmark, and pgbench, which makes the load.
 
-The server is built for repeatable figures: all data fits into shared buffers, fsync is
-off so that no disk decides, checkpoints and autovacuum come only when they are asked for.
+The settings make results repeatable: all data fits into shared buffers, fsync is off so that the disk does
+not matter, and checkpoints and autovacuum run only on command.
 """
 
 import collections
@@ -52,7 +52,7 @@ class Server:
             self.sql('CREATE EXTENSION ttl_docs')
 
     def start(self, wrapper):
-        """Starts it, perhaps under another command."""
+        """Starts the server, under another command if there is one."""
         options = []
         if wrapper:
             path = os.path.join(self.directory, 'postgres')
@@ -81,45 +81,45 @@ class Server:
         return ' '.join('-c %s=%s' % (name.replace('__', '.'), value) for name, value in settings.items())
 
     def connect(self, **settings):
-        """A connection of its own."""
+        """Opens a new connection."""
         connection = psycopg2.connect(host=self.directory, user='postgres', dbname='bench',
                                       options=self.options(settings))
         connection.autocommit = True
         return connection
 
     def rows(self, statement, connection=None):
-        """Runs a statement, and returns its rows, or None if it is none that returns any."""
+        """Runs a statement, and returns its rows, or None if it is not a query."""
         cursor = (connection or self.connection).cursor()
         cursor.execute(statement)
         return None if cursor.description is None else cursor.fetchall()
 
     def sql(self, statement, connection=None):
-        """Runs a statement, and returns the first value of its first row, if there is one."""
+        """Runs a statement, and returns the first value of its first row, or None."""
         rows = self.rows(statement, connection)
         return rows[0][0] if rows else None
 
     def script(self, statements):
-        """Runs statements, each on its own: VACUUM wants that."""
+        """Runs statements one by one: VACUUM needs that."""
         for statement in statements.split(';\n'):
             if statement.strip():
                 self.rows(statement)
 
     def seconds(self, statement, connection=None):
-        """How long a statement takes."""
+        """Runs a statement, and returns the seconds that it takes."""
         began = time.perf_counter()
         self.sql(statement, connection)
         return time.perf_counter() - began
 
     def wal_bytes(self):
-        """WAL written by the whole server since it started."""
+        """Bytes of WAL that the whole server has written."""
         return int(self.sql("SELECT pg_current_wal_insert_lsn() - '0/0'"))
 
     def wait_until(self, condition, seconds=600):
-        """Asks until a condition in SQL is true; not too often, for whoever asks is a client at work."""
+        """Waits until a condition in SQL is true.  It polls seldom, because each query counts as load."""
         deadline = time.monotonic() + seconds
         while not self.sql('SELECT ' + condition):
             if time.monotonic() > deadline:
-                raise RuntimeError('waited in vain for: ' + condition)
+                raise RuntimeError('timed out while waiting for: ' + condition)
             time.sleep(0.5)
 
     def configure(self, **settings):
@@ -130,12 +130,12 @@ class Server:
     # ---- The purge ----
 
     def purge(self, count):
-        """Lets the workers purge so many documents of all collections; returns when it was allowed and when the last
-        was gone, as epochs."""
+        """Lets the workers purge so many documents of all collections.  Returns two times (epochs): when the purge was
+        turned on, and when the last document was purged."""
         self.sql('ALTER SYSTEM SET ttl_docs.purge = on')
         began = time.time()
         self.sql('SELECT pg_reload_conf()')
-        time.sleep(0.5)     # whoever asks is a client at work
+        time.sleep(0.5)     # each query counts as load
         self.wait_until('sum(purged) >= %d FROM ttl_docs.stat_collections' % count)
         self.configure(ttl_docs__purge='off')
         return began, self.sql('SELECT extract(epoch FROM max(last_purge))::float8 FROM ttl_docs.stat_collections')
@@ -143,11 +143,11 @@ class Server:
     # ---- pgbench ----
 
     def fill_pgbench(self, scale=1):
-        """Makes pgbench's own tables."""
+        """Creates the tables of pgbench."""
         self.run('pgbench', '-h', self.directory, '-U', 'postgres', '-i', '-q', '-s', str(scale), 'bench')
 
     def pgbench(self, scripts, *options, mode='prepared', settings=None):
-        """Starts pgbench with scripts (SQL), each as likely as the others; returns a Load."""
+        """Starts pgbench with scripts (SQL), all with the same probability.  Returns a Load."""
         self.runs += 1
         prefix = os.path.join(self.directory, 'run%d' % self.runs)
         command = [os.path.join(self.programs, 'pgbench'), '-h', self.directory, '-U', 'postgres',
@@ -169,7 +169,7 @@ class Load:
                                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def transactions(self):
-        """Waits for the end; what it did, as a list of Transactions, from the logs, which are removed."""
+        """Waits for the end of the run.  Returns a list of Transactions from the logs of pgbench, and removes them."""
         _, errors = self.process.communicate()
         if self.process.returncode != 0:
             raise RuntimeError('pgbench: ' + errors)

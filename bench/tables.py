@@ -1,18 +1,18 @@
 """The tables of both sides.
 
 docs      a collection
-plain     the same without time to live: id and doc
-indexed   plain, with one more column and an index on it, whose values are the same for many rows, as
-          those of the purge index are: what a collection costs before ttl_docs does anything
-by_hand   what a careful user writes without ttl_docs: columns for stamp and ttl, a
-          trigger in PL/pgSQL that fills and validates them and frees the key of a document
-          that has expired, an index for the DELETE, and LIVE in the WHERE of every query
+plain     the same without TTL: id and doc
+indexed   plain, with one more column and an index on it.  Many rows have the same value, as in the
+          purge index.  It shows the cost of one more index alone.
+by_hand   what a careful user writes without ttl_docs: columns for stamp and ttl; a trigger in
+          PL/pgSQL that fills and validates them, and frees the key of an expired document; an
+          index for the DELETE; LIVE in the WHERE of every query
 """
 
 DEFAULT_TTL = 86400
-LONG_AGO = 2 * DEFAULT_TTL     # what was written then has expired
+LONG_AGO = 2 * DEFAULT_TTL     # documents of this age have expired
 LIVE = "(coalesce(ttl, 86400) = -1 OR ts + coalesce(ttl, 86400) * interval '1 s' > now())"
-# The same, in the fastest form that was found.
+# The same in the fastest form that we know.
 LIVE_BY_CASE = "(CASE WHEN ttl IS NULL THEN ts + interval '86400 s' > now()" \
     " WHEN ttl = -1 THEN true ELSE ts + ttl * interval '1 s' > now() END)"
 
@@ -44,12 +44,12 @@ CREATE INDEX ON by_hand (expires) WHERE expires IS NOT NULL;
 
 
 def filler(size):
-    """SQL for text that does not compress, of some size."""
+    """SQL for text of some size that does not compress."""
     return "(SELECT string_agg(md5(n::text || k), '') FROM generate_series(1, %d) AS k)" % max(1, size // 32)
 
 
 def document(size=200):
-    """SQL for the document of number n: some members and text, about as many bytes."""
+    """SQL for document number n, of about that size: some members, and text."""
     return "jsonb_build_object('n', n, 'user', 'u' || n / 10, 'text', %s)" % filler(size - 72)
 
 
@@ -59,20 +59,20 @@ def rows(first, last, size=200):
 
 
 def drop_all(server):
-    """Leaves an empty database."""
+    """Drops all tables."""
     server.sql('SELECT ttl_docs.drop_collection(collection) FROM ttl_docs.collections')
     server.sql('DROP TABLE IF EXISTS plain, indexed, by_hand CASCADE')
 
 
 def make_docs(server, count, size=200, default_ttl=DEFAULT_TTL, age=0, name='docs', indexing='consistent'):
-    """A collection; its documents were written some seconds ago."""
+    """Creates a collection with documents of some age in seconds."""
     server.sql("SELECT ttl_docs.create_collection('%s', %d, indexing => '%s')" % (name, default_ttl, indexing))
     add_docs(server, 1, count, size, age, name)
     server.sql('VACUUM ANALYZE ' + name)
 
 
 def add_docs(server, first, last, size=200, age=0, name='docs'):
-    """More documents, as if written some seconds ago."""
+    """Adds documents of some age in seconds."""
     connection = server.connect(ttl_docs__clock_offset=-age)
     server.sql('INSERT INTO %s (id, doc) %s' % (name, rows(first, last, size)), connection)
     connection.close()
@@ -98,7 +98,7 @@ def make_by_hand(server, count, size=200):
 
 
 def random_id(count):
-    """A line of pgbench that picks one of the ids."""
+    """A line of pgbench that picks a random id."""
     return '\\set i random(1, %d)\n' % count
 
 
@@ -106,11 +106,11 @@ NEW_ID = '\\set i random(1000000000, 1000000000000000)\n'
 
 
 def insert_into(table):
-    """A script of pgbench: one new document, sent as text, as an application does."""
+    """A script of pgbench that inserts one new document, sent as text as by an application."""
     return NEW_ID + 'INSERT INTO %s (id, doc) VALUES (:i, :doc);' % table
 
 
 def sent_document(size=200):
-    """Options of pgbench for insert_into()."""
+    """Options of pgbench for the script of insert_into()."""
     text = ('0123456789abcdef' * (size // 16 + 1))[:max(0, size - 48)]
     return ['-D', 'doc={"n": 1, "user": "u12345", "text": "%s"}' % text]

@@ -3,47 +3,30 @@
 #
 #	test/deb.sh                         for every version with development files here
 #	                                    ("make deb")
-#	PG_CONFIG=/path/to/pg_config ...    for that one
-#	PG_SUPPORTED_VERSIONS="15 17" ...   for these
+#	PG_CONFIG=/path/to/pg_config ...    for this version
+#	PG_SUPPORTED_VERSIONS="15 17" ...   for these versions
 #	DEB_BUILD_OPTIONS=nocheck ...       without the tests, which take most of the time
 #
-# It builds as dpkg-buildpackage does everywhere, and never as root, in a copy of the
-# tree that goes away again.  debian/control is made anew there, for those versions.
-# Where lintian is installed, its errors are errors here.
+# It runs dpkg-buildpackage, never as root, in a copy of the tree, which it removes afterwards.  In the
+# copy it creates a new debian/control for the versions.  If lintian is installed, its errors fail the
+# build.
 set -uo pipefail
 export LC_ALL=C.UTF-8
 
-# test/env.sh forgets it with the other settings for PostgreSQL.
+# test/env.sh unsets this variable, like other settings for PostgreSQL.
 versions=${PG_SUPPORTED_VERSIONS:-}
 
 # shellcheck source=test/env.sh
 source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 
 readonly DIST=$REPO/dist
-# Lines shown of the log of a build that failed.
+# Number of lines printed of the log after a failure.
 readonly SHOWN_LINES=200
 
 SCRATCH=
 GROUP=
 
-# Installs the packages that a build needs; debian/control names them, too.
-require_packages() {
-	local package packages=(build-essential debhelper postgresql-server-dev-all) lacking=()
-	command -v dpkg-query >/dev/null || die "Debian packages can be built on Debian and Ubuntu only"
-	[[ " ${DEB_BUILD_PROFILES:-} " == *" nocheck "* ]] || packages+=(postgresql-all)
-	for package in "${packages[@]}"; do
-		# shellcheck disable=SC2016
-		[[ $(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null) == installed ]] ||
-			lacking+=("$package")
-	done
-	((${#lacking[@]} > 0)) || return 0
-
-	printf 'missing: %s\n' "${lacking[@]}"
-	require_apt || die "$WITHOUT_APT"
-	apt_install "${lacking[@]}" || die "could not install ${lacking[*]}"
-}
-
-# Sets the versions to build for, in the form of pg_buildext.
+# Sets the versions, in the form that pg_buildext reads.
 select_versions() {
 	if [[ -z $versions && -n ${PG_CONFIG:-} ]]; then
 		versions=$(pg_major "$PG_CONFIG")
@@ -53,12 +36,11 @@ select_versions() {
 	export PG_SUPPORTED_VERSIONS=${versions:-installed}
 }
 
-# Runs a command in the copy as the user of the server, in a process group of its own,
-# so that all of it can be stopped by one number, and waits in a way that a signal
-# interrupts.  Its output goes to SCRATCH/log.
+# Runs a command in the copy as the server's user, in a process group of its own, which can be stopped
+# as a whole.  A signal interrupts the wait.  The output goes to SCRATCH/log.
 run_logged() {
 	local status=0
-	# Not by as_server: of a function, $! would be a shell outside of the group.
+	# Without as_server: for a function, $! would be a shell outside of the group.
 	# shellcheck disable=SC2016
 	"${SERVER_USER_PREFIX[@]}" perl -e 'setpgrp; $SIG{$_} = "DEFAULT" for qw(INT QUIT); exec @ARGV or die $!' \
 		bash -c 'cd "$1" && shift && exec "$@" >../log 2>&1' - "$SCRATCH/source" "$@" </dev/null &
@@ -77,7 +59,7 @@ leave() {
 		wait "$GROUP" 2>/dev/null
 	fi
 	if [[ -n $SCRATCH ]]; then
-		# Of tests that were interrupted.
+		# servers of tests that were interrupted
 		PG_BIN=$(dirname "$(printf '%s\n' /usr/lib/postgresql/*/bin/pg_ctl | tail -n 1)")
 		stop_servers_below "$SCRATCH"
 		cd / && rm -rf "$SCRATCH"
@@ -90,12 +72,12 @@ trap 'exit 130' INT
 trap 'exit 143' TERM
 trap 'exit 129' HUP
 
-require_packages
+require_packages deb
 become_unprivileged
 select_versions
 make_scratch ttl_docs-deb.XXXXXX
 copy_source
-# The servers of the tests are in here, so that they go with the rest.
+# The servers of the tests are here, so that they are removed with SCRATCH.
 as_server mkdir "$SCRATCH/tmp"
 export TMPDIR=$SCRATCH/tmp
 
@@ -105,7 +87,7 @@ run_logged dpkg-buildpackage -us -uc -b || {
 	tail -n "$SHOWN_LINES" "$SCRATCH/log"
 	die "could not build the packages"
 }
-# The tests' own words, of each version.
+# The results of the tests of each version.
 grep -E '^(### PostgreSQL .* installcheck|# All .* passed| All .* passed)' "$SCRATCH/log"
 if command -v lintian >/dev/null; then
 	as_server lintian --fail-on error "$SCRATCH"/*.changes || die "lintian found errors"

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Shows documents expiring, on a PostgreSQL of its own that it leaves running.
+# Shows how documents expire, on a private PostgreSQL that keeps running.
 #
-#	test/demo.sh        starts afresh ("make demo")
-#	test/demo.sh stop   stops that server and removes it ("make demo-stop")
+#	test/demo.sh        starts a new demo ("make demo")
+#	test/demo.sh stop   stops the server and removes it ("make demo-stop")
 #
-# The server has a directory per user, always under the same name, so that the next
-# demo and "stop" find it.
+# Each user has one demo.  Its directory always has the same name, so that the next demo and "stop"
+# find it.
 set -uo pipefail
 
 # shellcheck source=test/env.sh
@@ -15,8 +15,8 @@ readonly DEMO_NAME=ttl_docs-demo-$EUID
 readonly DATABASE=demo
 SCRATCH=
 
-# Ends an earlier demo of this user.  A directory of that name that belongs to
-# somebody else is none.
+# Removes an earlier demo of this user.  Skips a directory of this name that belongs to another
+# user.
 remove_demo() {
 	local parent directory pid
 	for parent in $(scratch_parents); do
@@ -24,7 +24,7 @@ remove_demo() {
 		[[ -d $directory && ! -L $directory && $(stat -c %U "$directory") == "$SERVER_USER" ]] || continue
 		if pid=$(server_pid "$directory/data"); then
 			say "stopping the demo server, process $pid"
-			# Fast shutdown: sessions that are open end, too.
+			# a fast shutdown, which ends open sessions
 			kill -INT "$pid"
 			for _ in {1..100}; do
 				server_pid "$directory/data" >/dev/null || break
@@ -36,7 +36,7 @@ remove_demo() {
 	done
 }
 
-# Until all is shown, a failure or ^C takes everything away again.
+# Removes everything after a failure or ^C, until the demo has been shown.
 leave_nothing() {
 	if [[ -n $SCRATCH ]]; then
 		cd / && remove_demo
@@ -49,8 +49,8 @@ if [[ ${1:-} == stop ]]; then
 	exit
 fi
 
-require_tools build
-# The user that runs servers may have come with the packages.
+require_packages build
+# The packages may have created the user postgres.
 become_unprivileged
 remove_demo
 trap leave_nothing EXIT
@@ -68,14 +68,14 @@ connect=(-h "$SOCKET_DIR" -p 5432 -U postgres)
 say ""
 "$PG_BIN/psql" "${connect[@]}" -d "$DATABASE" -X -q -a -P pager=off -v ON_ERROR_STOP=1 \
 	-f "$REPO/test/demo.sql" ||
-	die "the demo failed; the server's last words: $(tail -n 20 "$SCRATCH/server.log")"
+	die "the demo failed; the end of the server's log: $(tail -n 20 "$SCRATCH/server.log")"
 trap - EXIT
 
 psql=$PG_BIN/psql
 if command -v psql >/dev/null; then
 	psql=psql
 fi
-say "" "The server goes on running.  To look around:" \
+say "" "The server keeps running.  To connect:" \
 	"    $psql ${connect[*]} $DATABASE" \
 	"To stop and remove it:" \
 	"    make demo-stop"

@@ -1,22 +1,22 @@
 #!/usr/bin/env bash
-# Looks at the source without running it ("make lint"):
-#	compiler    that of the server, and clang: every warning is an error
+# Checks the source without running it ("make lint"):
+#	compiler    the compiler of the server, and clang: every warning is an error
 #	layers      the parts of src include only what src/README.md allows
-#	symbols     what the library exports begins with ttl_docs_: it is loaded into every
-#	            process, and on Linux all libraries share one name space
+#	symbols     all symbols that the library exports begin with ttl_docs_: every process loads it,
+#	            and on Linux all libraries share one name space
 #	cppcheck    warnings, performance and portability
-#	tidy        clang's analyzer, and a set of checks that find bugs rather than habits
+#	tidy        clang's analyzer, and checks that find bugs
 #	shell       shellcheck of all scripts
-#	perl, python  compile what there is
-# Each is one test; a tool that is not there and cannot be installed is skipped and
-# named.  The last line is "N passed, N failed".
+#	perl, python  all files compile
+# Each check is one test.  A check whose tool is missing and cannot be installed is skipped and named.
+# The last line is "N passed, N failed".
 set -uo pipefail
 export LC_ALL=C
 
 # shellcheck source=test/env.sh
 source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 
-# Left out of bugprone: what PostgreSQL's own style does all the time.
+# Without the bugprone checks that PostgreSQL's own style breaks.
 readonly TIDY_CHECKS='-*,clang-analyzer-core.*,clang-analyzer-deadcode.*,clang-analyzer-unix.*,bugprone-*,misc-redundant-expression,misc-misleading-*,performance-*,-bugprone-easily-swappable-parameters,-bugprone-reserved-identifier,-bugprone-narrowing-conversions'
 
 SCRATCH=
@@ -40,7 +40,7 @@ trap leave EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM HUP
 
-# Runs one of the checks below, if its tool is there: name, tool.
+# Runs a check if its tool is there: name, tool.
 check() {
 	local name=$1 tool=$2
 	printf '%-12s ' "$name"
@@ -68,8 +68,8 @@ check_compiler() {
 }
 
 check_clang() {
-	# The server's flags and headers are for its own compiler, which may be another; and
-	# gcc does not take the arguments of SQL functions for parameters that are not used.
+	# The server's flags and headers may be for another compiler.  Unlike gcc, clang warns about
+	# unused arguments of SQL functions.
 	build CC=clang COPT=-Werror PG_CFLAGS='-Wall -Wextra -Wno-ignored-optimization-argument -Wno-unknown-warning-option -Wno-ignored-attributes -Wno-unused-parameter'
 }
 
@@ -100,7 +100,7 @@ check_shell() {
 
 check_perl() {
 	local file
-	# PostgreSQL's modules need not be there: Perl then says so first.
+	# if PostgreSQL's modules are missing, Perl says so
 	for file in test/t/*.pl test/perl/*.pm; do
 		perl -I test/perl -I "$(dirname "$("$PG_CONFIG" --pgxs)")/../../src/test/perl" -c "$file" || return 1
 	done
@@ -111,10 +111,7 @@ check_python() {
 		xargs -0 /usr/bin/python3 -W error -c 'import ast, sys; [ast.parse(open(name).read(), name) for name in sys.argv[1:]]'
 }
 
-require_tools tests
-if ! command -v cppcheck >/dev/null || ! command -v clang-tidy >/dev/null || ! command -v shellcheck >/dev/null; then
-	require_apt && apt_install cppcheck clang clang-tidy shellcheck
-fi
+require_packages lint
 SCRATCH=$(mktemp -d)
 mkdir "$SCRATCH/source"
 cd "$REPO" || die "cannot enter $REPO"

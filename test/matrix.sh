@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# Runs "make test", as README says it, on each PostgreSQL that a Debian release has, in
-# a bare Debian of that release: 15 (bookworm), 17 (trixie), 18 (testing).  Needs root.
+# Runs "make test", as README describes it, on each PostgreSQL that a Debian release has, in a bare
+# Debian of that release: 15 (bookworm), 17 (trixie), 18 (testing).  Needs root.
 #
-#	test/matrix.sh                    all of them ("make matrix")
-#	SUITES="trixie testing" ...       only these
-#	TESTS="keys key_race" ...         only these tests
-#	FRESH=yes ...                     in new roots, so that nothing is installed yet
-#	DEBIAN_MIRROR=http://... ...      from that mirror, else from the one of this machine
+#	test/matrix.sh                    on all releases ("make matrix")
+#	SUITES="trixie testing" ...       on these releases
+#	TESTS="keys key_race" ...         runs these tests
+#	FRESH=yes ...                     makes new roots, in which no package is installed yet
+#	DEBIAN_MIRROR=http://... ...      uses this mirror instead of the one of this machine
 #
-# The roots stay in ROOTS, for the next time: they have the packages that the tests
-# install.  Each run is in namespaces of its own; its mounts and its processes end with
-# it.  The last line is "N passed, N failed"; a suite is one.
+# The roots stay in ROOTS for the next run, with the packages that the tests have installed.  Each run
+# has its own namespaces: its mounts and processes end with it.  The last line is "N passed, N failed";
+# each release counts as one.
 set -uo pipefail
 export LC_ALL=C
 

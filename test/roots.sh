@@ -1,22 +1,21 @@
 # shellcheck shell=bash
-# Bare Debian roots, one for each release, and commands that run in them.  To be sourced
-# after test/env.sh, by root.
+# Bare Debian roots, one for each release, and commands that run in them.  Scripts of root source this
+# file after test/env.sh.
 #
-#	require_roots       makes sure of root's rights, debootstrap and a place
-#	make_root SUITE     makes the root of a release, if there is none yet
-#	copy_tree SUITE     gives it a copy of the source, in /root/ttl_docs
-#	in_root SUITE TEXT  runs a shell command there
+#	require_roots       checks for root, debootstrap and the directory
+#	make_root SUITE     makes the root of a release, unless there is one
+#	copy_tree SUITE     copies the source into the root, to /root/ttl_docs
+#	in_root SUITE TEXT  runs a shell command in the root
 #	for_suites ...      runs a function for each release, and reports
 #
-# The roots stay in ROOTS for the next time: they have the packages that were installed.
-# FRESH=yes makes new ones.  Each command has namespaces of its own; its mounts and its
-# processes end with it.
+# The roots stay in ROOTS for the next run, with the packages that were installed.  FRESH=yes makes new
+# ones.  Each command has its own namespaces: its mounts and processes end with it.
 
 readonly ROOTS=${ROOTS:-/var/tmp/ttl_docs-matrix}
-# Seconds for one command.
+# Maximum number of seconds for one command.
 readonly ROOT_TIME_LIMIT=${MATRIX_TIME_LIMIT:-3600}
 
-# The mirror that this machine gets Debian from.
+# Prints the mirror from which this machine gets Debian.
 mirror() {
 	if [[ -n ${DEBIAN_MIRROR:-} ]]; then
 		say "$DEBIAN_MIRROR"
@@ -28,8 +27,8 @@ mirror() {
 }
 
 require_roots() {
-	((EUID == 0)) || die "a root for each Debian release can only be made by root"
-	command -v debootstrap >/dev/null || { require_apt && apt_install debootstrap; } || die "there is no debootstrap"
+	((EUID == 0)) || die "only root can make a root for each Debian release"
+	require_packages matrix
 	mkdir -p "$ROOTS" || die "cannot write to $ROOTS"
 }
 
@@ -39,7 +38,7 @@ make_root() {
 	[[ ! -d $root ]] || return 0
 	say "making a root for $suite"
 	rm -rf --one-file-system "$root.new"
-	# A snapshot of testing may be older than its release file says it may be.
+	# A mirror may have an old snapshot of testing, whose release file has expired.
 	debootstrap --variant=minbase --include=ca-certificates,make,git "$suite" "$root.new" "$(mirror)" \
 		>"$ROOTS/$suite.log" 2>&1 || {
 		tail -n 20 "$ROOTS/$suite.log"
@@ -58,7 +57,7 @@ copy_tree() {
 		tar -C "$root/root/ttl_docs" --no-same-owner -xf -
 }
 
-# The command gets no more than TESTS of our environment.
+# Of our environment, the command gets only TESTS.
 in_root() {
 	local root=$ROOTS/$1
 	cp -L /etc/resolv.conf /etc/hosts "$root/etc/" 2>/dev/null
@@ -71,8 +70,8 @@ in_root() {
 		- "$root" "$2" "${TESTS:-}" </dev/null
 }
 
-# Runs a function for each release: for_suites "what it is called" function suite ...
-# The last line is "N passed, N failed"; a release is one.
+# Runs a function for each release: for_suites title function suite ...
+# The last line is "N passed, N failed"; each release counts as one.
 for_suites() {
 	local title=$1 work=$2 suite passed=0 failures=()
 	shift 2

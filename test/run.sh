@@ -1,19 +1,19 @@
 #!/usr/bin/env bash
-# Runs all tests of ttl_docs against a PostgreSQL of its own, and counts them.
+# Runs all tests of ttl_docs on a private PostgreSQL, and counts them.
 #
-#	test/run.sh                        everything ("make test")
-#	TESTS="keys key_race" test/run.sh   only these; TAP files also without their number
-#	PG_CONFIG=/path/to/pg_config ...   on that PostgreSQL
-#	TEST_COPT="-fsanitize=..." ...     built with more compiler flags
-#	TEST_WRAPPER="valgrind ..." ...    with every server under that command, which writes what
-#	                                   it finds into $REPORTS; any report fails the run
+#	test/run.sh                        runs everything ("make test")
+#	TESTS="keys key_race" test/run.sh   runs these tests; TAP files also without their number
+#	PG_CONFIG=/path/to/pg_config ...   uses this PostgreSQL
+#	TEST_COPT="-fsanitize=..." ...     builds with additional compiler flags
+#	TEST_WRAPPER="valgrind ..." ...    runs every server under this command, which writes its
+#	                                   reports into $REPORTS; any report fails the run
 #
-# Three kinds, and each file is one test: test/sql/*.sql (pg_regress), test/specs/*.spec
-# (isolation) and test/t/*.pl (TAP).  A test that was asked for and did not say "ok"
-# has failed, whatever the reason.  The last line is "N passed, N failed".
+# There are three kinds of tests, and each file is one test: test/sql/*.sql (pg_regress),
+# test/specs/*.spec (isolation) and test/t/*.pl (TAP).  A test that does not say "ok" has failed,
+# whatever the reason.  The last line is "N passed, N failed".
 #
-# The build has assertions on and warnings are errors.  Nothing stays behind but
-# test-results/ after a failure.
+# The build has assertions, and warnings are errors.  After a failure, test-results/ has logs and
+# diffs.  Nothing else stays behind.
 set -uo pipefail
 export LC_ALL=C
 
@@ -21,9 +21,9 @@ export LC_ALL=C
 source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 
 readonly RESULTS=$REPO/test-results
-# Seconds for one run of pg_regress, or for one TAP file, until it counts as hung.
+# Maximum number of seconds for one run of pg_regress, or for one TAP file.
 readonly TIME_LIMIT=${TEST_TIME_LIMIT:-600}
-# Lines shown of each diff or log; test-results/ has the rest.
+# Number of lines printed of each diff or log; test-results/ has the rest.
 readonly SHOWN_LINES=200
 
 SCRATCH=
@@ -34,7 +34,7 @@ passed=0
 failures=()
 skipped=()
 
-# ---- What to run ----
+# ---- Selecting tests ----
 
 # Succeeds if TESTS is empty or has one of the given names.
 wanted() {
@@ -46,7 +46,7 @@ wanted() {
 	return 1
 }
 
-# Sets the lists of tests, and refuses names that would lead to confusion.
+# Sets the lists of tests.  Refuses unknown names, and names that two tests have.
 select_tests() {
 	local file name known=" "
 	regress=() isolation=() tap=()
@@ -77,26 +77,26 @@ select_tests() {
 
 # ---- Running ----
 
-# Runs a command as the server's user in a process group of its own, so that all of
-# it can be stopped by one number, and waits in a way that a signal interrupts.
-# Do not redirect its output: a trap that runs meanwhile would be redirected, too.
+# Runs a command as the server's user, in a process group of its own, which can be stopped as a
+# whole.  A signal interrupts the wait.  Do not redirect the output of this function: that would
+# also redirect a trap that runs meanwhile.
 run_group() {
 	local status=0
-	# A shell starts background commands with SIGINT ignored; tests expect otherwise.
-	# Not by as_server: of a function, $! would be a shell outside of the group.
+	# A shell starts background commands with SIGINT ignored, but tests need the default.
+	# Without as_server: for a function, $! would be a shell outside of the group.
 	# shellcheck disable=SC2016
 	"${SERVER_USER_PREFIX[@]}" perl -e 'setpgrp; $SIG{$_} = "DEFAULT" for qw(INT QUIT); exec @ARGV or die $!' \
 		timeout --foreground -k 10 "$TIME_LIMIT" "$@" </dev/null &
 	GROUP=$!
 	wait "$GROUP" || status=$?
-	# timeout ends the command alone, not what that has started.
+	# timeout ends only the command, not the processes that it has started.
 	((status != 124 && status != 137)) || kill -KILL -- "-$GROUP" 2>/dev/null
 	GROUP=
 	return "$status"
 }
 
-# Runs pg_regress or its isolation variant: kind, program, database, tests.
-# Counts from its output, whose form depends on the version:
+# Runs pg_regress or its isolation variant: kind, program, database, tests.  Counts the tests that
+# passed in its output, whose form depends on the version:
 #	test keys                         ... ok           12 ms      (15)
 #	ok 1         - keys                        12 ms              (16 and later)
 run_regress() {
@@ -105,11 +105,11 @@ run_regress() {
 	(($# > 0)) || return 0
 	say "" "== $kind"
 
-	# A directory of its own keeps pg_regress from taking the sql/ of the extension
-	# for its input, and all versions look for expected/ here.
+	# In another directory pg_regress would use the sql/ of the extension as its input.  All
+	# versions find expected/ here.
 	as_server mkdir -p "$output"
 	as_server ln -s "$SCRATCH/source/expected" "$output/expected"
-	# Without a file to compare with, pg_regress would give up on the tests that follow.
+	# If an expected file is missing, pg_regress does not run the tests after it.
 	as_server mkdir -p "$SCRATCH/source/expected"
 	for test in "$@"; do
 		as_server touch "$SCRATCH/source/expected/$test.out"
@@ -137,7 +137,7 @@ run_regress() {
 	done
 }
 
-# Runs each TAP file by itself, with the environment that PGXS gives to prove.
+# Runs the TAP files one by one, with the environment that PGXS gives to prove.
 run_tap() {
 	local perl_modules test log output=$SCRATCH/results/tap status
 	(($# > 0)) || return 0
@@ -177,15 +177,15 @@ run_tap() {
 	cd "$SCRATCH" || die "cannot enter $SCRATCH"
 }
 
-# Adds what was found in a file, if anything, to the failures.
+# Adds a report to the failures, unless it is empty.
 add_report() {
 	[[ -n $2 ]] || return 0
 	failures+=("$1: $2")
 	selected=$((selected + 1))
 }
 
-# A crash of a background process need not make any test differ, nor what it forgot to
-# give back, what a sanitizer has to say, or a command that the servers run under.
+# Crashes of background processes, leaks, and reports of a sanitizer or of TEST_WRAPPER fail no
+# test.  So they are searched for in the logs.
 check_for_crashes() {
 	local file
 	add_report "server crashed" \
@@ -203,14 +203,14 @@ check_for_crashes() {
 
 # ---- Reporting and leaving ----
 
-# Shows what failed, and keeps the evidence in test-results/.
+# Prints diffs and logs of the failures, and copies them to test-results/.
 report_failures() {
 	local failure diffs log
 	((${#failures[@]} > 0)) && [[ -d $SCRATCH/results ]] || return 0
 
 	rm -f "$SCRATCH"/results/*/expected
 	cp "$SCRATCH/server.log" "$SCRATCH/results/" 2>/dev/null
-	# Of what TAP tests leave, only the logs: data directories are large.
+	# Without the data directories of TAP tests, which are large.
 	tar -C "$SCRATCH/results" --exclude='*_data' --exclude=portlock -cf - . |
 		{ mkdir -p "$RESULTS" && tar -C "$RESULTS" --no-same-owner -xf -; }
 
@@ -267,7 +267,7 @@ trap 'exit 129' HUP
 
 rm -rf "$RESULTS"
 select_tests
-require_tools tests
+require_packages test
 become_unprivileged
 make_scratch ttl_docs-test.XXXXXX
 private_postgres "-Werror -DUSE_ASSERT_CHECKING ${TEST_COPT:-}"
@@ -277,7 +277,7 @@ if [[ -n ${TEST_WRAPPER:-} ]]; then
 fi
 start_server "$SCRATCH/source/test/ttl_docs.conf"
 SERVER_STARTED=yes
-# TAP tests put sockets and files into temporary directories, which go with ours.
+# TAP tests put sockets and files into temporary directories.  They are removed with SCRATCH.
 as_server mkdir "$SCRATCH/tmp"
 
 PGXS_DIR=$("$PG_CONFIG" --pgxs)

@@ -1,7 +1,7 @@
-"""What a user would do instead: how each gets rid of documents that have expired.
+"""Ways to delete expired documents: ttl_docs, and what a user would do instead.
 
-A load saturates the server; then the expired are removed, by a job of pg_cron that runs
-DELETE, by dropping the partition of their hour, or by ttl_docs.
+A load saturates the server.  Then the expired documents are deleted: by ttl_docs, by a job of pg_cron that
+runs DELETE, or by dropping the partition of their hour.
 """
 
 import time
@@ -36,7 +36,7 @@ def measure(bench):
 
 
 def beside_load(server, remove):
-    """Seconds of a removal, throughput of the load meanwhile against before, its longest transaction, WAL."""
+    """Seconds of a removal; throughput of the load during it, divided by that before; its longest transaction."""
     load = server.pgbench([LOAD], '-c', str(CLIENTS), '-j', '2', '-T', str(LOAD_SECONDS))
     time.sleep(SECONDS_BEFORE + 1)
     began, ended = remove()
@@ -48,14 +48,14 @@ def beside_load(server, remove):
 
 
 def wal_of(server, remove):
-    """MB of WAL that a removal writes by itself, without load."""
+    """MB of WAL that a removal writes without load."""
     before = server.wal_bytes()
     remove()
     return '%.0f' % ((server.wal_bytes() - before) / 1e6)
 
 
 def twice(server, make, remove):
-    """The removal beside a load, then by itself for its WAL."""
+    """Runs the removal beside a load, then again without load to measure its WAL."""
     make()
     result = beside_load(server, remove)
     make()

@@ -1,11 +1,11 @@
-"""COPY FROM into a table with a primary key: speed, WAL and space; and while something is expired."""
+"""COPY FROM into a table with a primary key: speed, WAL and space; also while documents are expired."""
 
 import os
 
 from measure import Line, at_least, compare_statements
 from tables import LONG_AGO, add_docs, make_docs, make_indexed, make_plain, rows
 
-# The documents that have expired hold no key of a new one, but that has to be found out for each.
+# No expired document has the key of a new one, but COPY has to check this for each row.
 EXPIRED = {'docs_expired': 'consistent', 'lazy_docs_expired': 'lazy'}
 TABLES = ('docs', 'lazy_docs', 'plain', 'indexed', *EXPIRED)
 

@@ -1,6 +1,6 @@
-"""count(*) of a table whose documents are all live: what the test costs for each row.
+"""count(*) of a table with live documents only: the cost of our filter for each row.
 
-Documents are small, so that reading them does not hide the test.
+Documents are small, so that the cost of reading them does not hide the cost of the filter.
 """
 
 from measure import Line, at_most, compare_statements

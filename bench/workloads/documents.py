@@ -1,7 +1,7 @@
-"""The document functions against the SQL that they stand for.
+"""The document functions, compared with the same statements in SQL.
 
-The function also puts id and _ts into the document that it returns, and checks that the
-id of the document is its key.
+A function also adds id and _ts to the document that it returns, and checks that the id of the
+document is its key.
 """
 
 from measure import Line, compare_transactions

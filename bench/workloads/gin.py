@@ -1,4 +1,4 @@
-"""A containment query by a GIN index, which finds ten documents."""
+"""A containment query with a GIN index, which returns ten documents."""
 
 from measure import Line, at_least, compare_transactions
 from tables import make_docs, make_plain

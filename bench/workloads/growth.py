@@ -1,8 +1,8 @@
-"""How cost grows: with rows, the expired share, the size of documents, and secondary indexes.
+"""How the cost grows with the number of rows, the expired share, the size of documents, and indexes.
 
-Each row is a ratio to a plain table with the same documents, but without those that have
-expired.  1.00 is the plain table; higher is better.  Touches are within a slot of the purge index,
-so that they are HOT on both sides; what slots cost is in touch.py.
+Each figure is a ratio to a plain table with the same live documents.  1.00 is the plain table; higher is
+better.  Touches stay in one slot of the purge index, so that they are HOT on both sides; touch.py measures
+the cost of slots.
 """
 
 import time
@@ -28,7 +28,7 @@ def measure(bench):
 
 
 def ratios(bench, label, count, size=200, expired=0, indexes=0):
-    """A row of a table."""
+    """Measures one row of a table."""
     server, scale = bench.server, bench.scale.short()
     bench.empty()
     live = max(1, count * (100 - expired) // 100)
@@ -62,7 +62,7 @@ def script_ratio(server, scale, script, live, size):
 
 
 def at_begin_of_slot():
-    """A clock at which no slot ends for a minute."""
+    """Setting for a clock at the beginning of a slot: no slot ends for a minute."""
     return {'ttl_docs__clock_offset': -(int(time.time()) % SLOT_WIDTH)}
 
 

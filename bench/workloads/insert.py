@@ -1,4 +1,4 @@
-"""INSERT of one document a transaction, against a plain table and a trigger in PL/pgSQL."""
+"""INSERT of one document per transaction, compared with a plain table and a trigger in PL/pgSQL."""
 
 from measure import Line, at_least, compare_transactions
 from tables import insert_into, make_by_hand, make_docs, make_indexed, make_plain, sent_document
@@ -24,7 +24,7 @@ def measure(bench):
 
 
 def many_rows(bench):
-    """The same by 1,000 rows a statement, where the statement itself does not count."""
+    """The same with 1,000 rows per statement, so that the cost of the statement itself does not matter."""
     statement = ("INSERT INTO {0} (id, doc) SELECT gen_random_uuid(), :doc::jsonb FROM generate_series(1, 1000);")
     docs, plain, by_hand = compare_transactions(
         bench.server, [statement.format(table) for table in ('docs', 'plain', 'by_hand')],

@@ -1,10 +1,10 @@
 """Instructions of the server for a statement, counted by callgrind.
 
-A count is the same whatever else the machine does, so it tells small differences where times do
-not.  It is no time: a miss of a cache costs more than an instruction.  Each figure is the
-difference between a session that runs a statement twice as often as another, so that neither the
-start of the session nor its first plan counts.  A table tells which functions of ttl_docs they are
-spent in, with those that they call.
+Other work on the machine does not change the count, so it shows differences that are too small for times.
+A count is no time: a cache miss costs more than an instruction.  Each figure comes from two sessions, one
+of which runs the statement twice as often: their difference is without the start of the session and
+without the first plan.  A table shows the functions of ttl_docs with most instructions, including the
+functions that they call.
 """
 
 import itertools
@@ -81,7 +81,7 @@ def counting_server(bench, name, preload):
 
 
 def per_statement(server, statement, prepare=None):
-    """Instructions of one statement; a %d in it is another number each time."""
+    """Instructions of one statement.  A %d in the statement is a new number each time."""
     once, twice = (session(server, statement, prepare, times) for times in (STATEMENTS, 2 * STATEMENTS))
     return (twice - once) / STATEMENTS
 
@@ -94,7 +94,7 @@ def session(server, statement, prepare, times):
         server.sql('SET plan_cache_mode = force_generic_plan', connection)
         server.sql(prepare, connection)
     cursor = connection.cursor()
-    # ids that no session before has had, as far as they last: an INSERT needs them
+    # ids that no session has used before, as long as there are some: INSERT needs new ones
     first = next(server.numbers)
     for number in range(first, first + times):
         cursor.execute(statement % (1 + number % ROWS))
@@ -110,7 +110,7 @@ def by_function(server):
     found = {}
     for count, function in re.findall(r'^ *([\d,]+) .*?:(\w+)(?:\.\w+)* \[.*ttl_docs\.so\]', listing, re.MULTILINE):
         found.setdefault(function, int(count.replace(',', '')) // (2 * STATEMENTS))
-    # hooks go on to core, and what is done once in a session is not of a statement
+    # without hooks, which call core, and without functions that run once in a session
     own = {name: count for name, count in found.items() if not re.search('Executor|ProcessUtility|_init|shmem', name)}
     return sorted(own.items(), key=lambda item: -item[1])[:SHOWN_FUNCTIONS]
 
@@ -125,4 +125,4 @@ def total(path, seconds=60):
             if found:
                 return int(found.group(1))
         time.sleep(0.1)
-    raise RuntimeError('callgrind has left nothing in ' + path)
+    raise RuntimeError('callgrind has written nothing to ' + path)

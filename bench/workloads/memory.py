@@ -1,7 +1,7 @@
-"""Memory of a backend and of the purge worker: the same for few documents and for many.
+"""Memory of a backend and of a worker: the same for few documents and for many.
 
-Private memory as the kernel counts it, without shared buffers: a backend reads, updates and
-inserts through the collection, or through a plain table; a worker purges it.
+The kernel counts private memory, without shared buffers.  A backend reads, updates and inserts in the
+collection, or in a plain table.  A worker purges the collection.
 """
 
 from tables import LONG_AGO, drop_all, make_docs, make_plain
@@ -23,7 +23,7 @@ def measure(bench):
 
 
 def private_kb(pid):
-    """Memory of its own: no shared buffers, and of what it shares with others its part."""
+    """Private memory of a process: without shared buffers, with its part of other shared memory."""
     with open('/proc/%d/smaps_rollup' % pid) as maps:
         return next(int(line.split()[1]) for line in maps if line.startswith('Pss_Anon:'))
 
@@ -40,18 +40,18 @@ def backend(server, table, count):
 
 
 def worker(server, count):
-    """The most that a worker had whenever it was looked at."""
+    """Maximum of the memory of workers, in samples."""
     most = 0
     server.configure(ttl_docs__purge='on')
     while not server.sql('SELECT purged >= %d FROM ttl_docs.stat_collections' % count):
         for pid, in server.rows("SELECT pid FROM pg_stat_activity WHERE backend_type = 'ttl_docs purge worker'"):
-            most = max(most, look(pid))
+            most = max(most, sample(pid))
     server.configure(ttl_docs__purge='off')
     return most
 
 
-def look(pid):
+def sample(pid):
     try:
         return private_kb(pid)
     except (FileNotFoundError, ProcessLookupError):
-        return 0            # it has left meanwhile
+        return 0            # the worker has ended

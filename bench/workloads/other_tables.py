@@ -1,6 +1,6 @@
-"""Queries on tables that are no collections, against a server without the library.
+"""Queries on tables that are no collections, compared with a server without the library.
 
-Two servers, which take turns; each query is planned anew, so planning counts too.
+Two servers take turns.  Each query is planned each time, so planning counts, too.
 """
 
 from measure import Line, at_least, trimmed_mean
@@ -23,7 +23,7 @@ def measure(bench):
 
 
 def turns(bench, servers, script):
-    """Transactions a second of each server, round by round; who is first alternates."""
+    """Transactions per second of each server in each round.  The servers alternate in running first."""
     tps = ([], [])
     for turn in range(bench.scale.turns + 1):
         for number in ((0, 1), (1, 0))[turn % 2]:

@@ -1,7 +1,7 @@
-"""The purge on an idle server, against one DELETE of as many rows by an index.
+"""The purge on an idle server, compared with one DELETE of the same rows by an index.
 
-The purge counts from the moment it is allowed to, until the last document is gone, with
-the start of its worker.  The DELETE is what a user would run by hand: one transaction.
+The time of the purge begins when the purge is turned on, includes the start of a worker, and ends with the
+last document.  The DELETE is one transaction, as a user would run it.
 """
 
 from measure import Line, at_least

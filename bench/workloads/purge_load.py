@@ -1,8 +1,7 @@
-"""The foreground while a backlog is purged: throughput when saturated, latency at a fixed rate.
+"""A load beside the purge of a backlog: its throughput when it saturates the server, its latency at a fixed rate.
 
-pgbench runs throughout; the purge is on in every other window of some seconds, so both
-sides are parts of one run.  Then one run in which a purge comes and goes, second by second,
-as a plot.
+pgbench runs all the time.  The purge is on in every second window of some seconds, so both sides are parts
+of one run.  A plot shows another run second by second, in which a purge begins and ends.
 """
 
 import statistics
@@ -12,7 +11,7 @@ from measure import Line, at_least, at_most, percentile
 from tables import LONG_AGO, drop_all, make_docs
 
 CLIENTS = 8
-SETTLE = 1          # seconds after a change that count for neither side
+SETTLE = 1          # seconds after a change that count for no side
 
 LOAD = """\\set aid random(1, 1000000)
 \\set tid random(1, 100)
@@ -55,8 +54,8 @@ def purged(server):
 
 
 def windows(bench, count, *options, rounds=None):
-    """Windows without and with purge, in turns, each with its transactions and the documents purged so far, until all
-    of them are."""
+    """Windows without and with purge, in turns, until all documents are purged.  Each has its transactions, and the
+    number of documents purged so far."""
     server = bench.server
     backlog(server, count)
     found = []
@@ -84,7 +83,7 @@ def throughput(window):
 
 
 def draw(bench, rate):
-    """Throughput and p99 at a fixed rate, and what is purged, over the time of a purge."""
+    """Plots throughput and p99 at a fixed rate, and the purged documents, during a purge."""
     server = bench.server
     backlog(server, bench.scale.rows)
     load = server.pgbench([LOAD], '-c', str(CLIENTS), '-j', '2', '-T', str(bench.scale.curve), '-R', '%d' % rate)

@@ -1,4 +1,4 @@
-"""What a pass of the purge reads: it grows with what has expired, not with what is live."""
+"""The pages that a pass of the purge reads: they grow with the expired documents, not with the live ones."""
 
 from measure import Line, at_most
 from tables import LONG_AGO, add_docs, drop_all, make_docs
@@ -19,7 +19,7 @@ def measure(bench):
 
 
 def pass_over(server, live, expired):
-    """Purges so many expired documents beside live ones; the pages touched."""
+    """Purges so many expired documents beside live ones.  Returns the pages that were read."""
     drop_all(server)
     make_docs(server, live)
     add_docs(server, live + 1, live + expired, age=LONG_AGO)

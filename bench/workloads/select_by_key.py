@@ -1,4 +1,4 @@
-"""SELECT by primary key, prepared: what a read of one document costs."""
+"""SELECT by primary key, prepared: the cost of reading one document."""
 
 from measure import Line, at_least, compare_transactions
 from tables import make_docs, make_plain, random_id

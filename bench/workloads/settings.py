@@ -1,4 +1,4 @@
-"""set_default_ttl() on a large collection: no row is touched, and few are read."""
+"""set_default_ttl() on a large collection: it writes no row, and reads few."""
 
 from measure import Line, at_most
 from tables import make_docs
@@ -17,7 +17,7 @@ def measure(bench):
 
 
 def seconds_to_expire_all(server):
-    """A change that makes every document expire, and counts as many as it does; undone afterwards."""
+    """Seconds of a change that makes every document expire, and counts them.  The change is rolled back."""
     server.sql('BEGIN')
     seconds = server.seconds("SELECT ttl_docs.set_default_ttl('docs', 60)")
     server.sql('ROLLBACK')

@@ -1,12 +1,11 @@
-"""Sessions: documents of 30 minutes, each touched every five seconds.
+"""Sessions: documents that live for 30 minutes, each touched every five seconds.
 
-Throughput is that of one client, which touches documents at random.  HOT updates and WAL are those
-of some minutes in which each document is touched every five seconds: every 64 seconds a document
-changes its slot in the purge index, and then an update cannot be HOT.  The minutes pass by moving
-the clock.
+Throughput is that of one client, which touches random documents.  HOT updates and WAL are those of some
+minutes in which each document is touched every five seconds.  Every 64 seconds a document moves to another
+slot of the purge index, and then its update cannot be HOT.  The workload moves the clock instead of waiting.
 
-The third table has a BEFORE UPDATE trigger of core's own, in C, that has nothing to do here: core
-locks the row before it calls any such trigger, and writes that to WAL.
+The third table has a BEFORE UPDATE trigger of core, in C, that does nothing here.  Core locks the row before
+it calls any such trigger, and writes this lock to WAL.
 """
 
 import time
@@ -17,8 +16,8 @@ from tables import make_docs, make_plain, random_id
 TTL = 1800
 INTERVAL = 5
 ROWS = 10000
-TOUCHED = 1000      # of them, for HOT updates and WAL
-TURNS = 64          # so many intervals are a whole number of slots
+TOUCHED = 1000      # rows that are touched to measure HOT updates and WAL
+TURNS = 64          # this number of intervals is a whole number of slots
 
 TOUCH = {'docs': 'UPDATE docs SET _ts = DEFAULT WHERE id = :i;',
          'plain': 'UPDATE plain SET ts = now() WHERE id = :i;',
@@ -45,7 +44,7 @@ def measure(bench):
     before = updates(server)
     wal = {'docs': some_minutes(server, 'docs', TURNS)}
     after = updates(server)
-    # these have no slots
+    # these tables have no slots
     wal.update({table: some_minutes(server, table, TURNS // 4) for table in ('plain', 'triggered')})
     server.sql('DROP TABLE triggered')
     what = 'touch every 5 s, ttl 30 min'
@@ -60,7 +59,7 @@ def measure(bench):
 
 
 def some_minutes(server, table, turns):
-    """Touches each document every five seconds; the mean WAL of a touch."""
+    """Touches each document every five seconds.  Returns the mean WAL of a touch."""
     script = '\\set i :i + 1\n' + TOUCH[table]
     before = server.wal_bytes()
     began = time.monotonic()
@@ -72,8 +71,8 @@ def some_minutes(server, table, turns):
 
 
 def updates(server):
-    """Updates of the collection so far, and those of them that were HOT."""
-    connection = server.connect()       # a new one, which sees the newest statistics
+    """Number of updates of the collection so far, and of HOT updates."""
+    connection = server.connect()       # a new connection sees the newest statistics
     found = server.rows("SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = 'docs'", connection)
     connection.close()
     return found[0]

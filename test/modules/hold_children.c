@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * hold_children.c
- *		Holds processes that the postmaster starts, before they have done anything,
- *		so that a test can change what they have inherited.
+ *		Stops processes that the postmaster starts, before they do anything, so that a
+ *		test can change settings that they have inherited.
  *
- * As long as the file hold_children is in the data directory, each new process
- * makes a file held.PID there, and waits.
+ * While the file hold_children is in the data directory, each new process creates
+ * a file held.PID there, and waits.
  *
  *-------------------------------------------------------------------------
  */

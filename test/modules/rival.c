@@ -1,16 +1,16 @@
 /*-------------------------------------------------------------------------
  *
  * rival.c
- *		Does to plans what other extensions do, so that a test sees what
- *		ttl_docs makes of it.
+ *		Changes plans as other extensions do, so that a test sees how ttl_docs
+ *		handles such plans.
  *
- * rival.planner		on: plans without asking the planner hooks of others, as
- *						Citus does for a local shard.
- * rival.index_only		on: offers only the index scans that core would, after the
- *						hooks of others have looked at the paths, as pg_hint_plan can.
- * rival.custom_scan	"over": a custom scan above the ordinary one, as TimescaleDB's
- *						SkipScan is.  "alone": one that would read the table by
- *						itself.
+ * rival.planner		on: does not call the planner hooks of other libraries, like
+ *						Citus for a local shard.
+ * rival.index_only		on: adds core's index paths after the hooks of other libraries
+ *						have run, and removes all other paths, as pg_hint_plan can.
+ * rival.custom_scan	"over": puts a custom scan above the ordinary one, like
+ *						TimescaleDB's SkipScan.  "alone": has a custom scan that
+ *						would read the table itself.
  *
  *-------------------------------------------------------------------------
  */
@@ -137,7 +137,7 @@ change_paths(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEntry *rte)
 	}
 }
 
-/* A path that needs nothing of other tables. */
+/* Returns a path that does not depend on other tables. */
 static Path *
 path_by_itself(RelOptInfo *rel)
 {

@@ -1,24 +1,25 @@
 #!/usr/bin/env bash
-# Runs the applications below test/orm, each with its ORM, against a PostgreSQL of
-# its own with ttl_docs in it, and a pgbouncer in transaction mode before that.
+# Runs the applications below test/orm, each with its ORM, on a private PostgreSQL with ttl_docs, and
+# through a pgbouncer in transaction mode.
 #
-#	test/orm/run.sh               all of them ("make test-orm")
-#	TESTS="django typeorm" ...    only these
+#	test/orm/run.sh               runs all of them ("make test-orm")
+#	TESTS="django typeorm" ...    runs these applications
 #	PG_CONFIG=/path/to/pg_config ...
 #
-# An application is a directory with a file app.sh, which is sourced and says:
-#	packages=(...)      the Debian packages that it needs
-#	have_packages       succeeds if they are there, by whatever way they came
-#	prepare             optional: fetches what is no Debian package, as whoever runs this
-#	run_tests           runs the application's tests, as the user of the server
-# The functions run in a copy of the directory.  What cannot be had is skipped and named.
+# An application is a directory with a file app.sh.  The scripts source this file, which defines:
+#	packages=(...)      the Debian packages that the application needs
+#	have_packages       succeeds if these packages, or their programs, are there
+#	prepare             optional: fetches other things, as the user who runs this script
+#	run_tests           runs the tests of the application, as the server's user
+# The functions run in a copy of the directory.  An application whose packages are not available is
+# skipped and named.
 #
-# Each application has a database of its own, named like it, which belongs to the role
-# "app".  That role is an ordinary one, but may move its clock.  In the environment:
+# Each application has a database of its name, which belongs to the role "app".  This is an ordinary
+# role, which may set ttl_docs.clock_offset.  The environment has:
 #	PGHOST PGPORT PGUSER PGDATABASE    the server, by its socket
 #	POOL_HOST POOL_PORT                the same database through pgbouncer
 #
-# The last line is "N passed, N failed"; an application is one.
+# The last line is "N passed, N failed"; each application counts as one.
 set -uo pipefail
 export LC_ALL=C.UTF-8
 
@@ -27,9 +28,9 @@ source "$(dirname "${BASH_SOURCE[0]}")/../env.sh"
 
 readonly TIME_LIMIT=${TEST_TIME_LIMIT:-600}
 readonly CALLERS_HOME=$HOME
-# The closing lines of the test runners, shown beside "ok".
+# The last lines of the test runners, which are printed after "ok".
 readonly COUNTS='^ *\(Ran [0-9]* tests\|[0-9]* runs, \|[#ℹ] pass [0-9]\)'
-# Lines shown of the log of an application that failed.
+# Number of lines printed of the log of an application that failed.
 readonly SHOWN_LINES=200
 
 SCRATCH=
@@ -50,7 +51,7 @@ select_apps() {
 	((${#apps[@]} > 0)) || die "there are no applications"
 }
 
-# Runs one of the functions of an application, in its copy of the directory.
+# Runs a function of an application, in its copy of the directory.
 in_app() {
 	local app=$1 function=$2
 	(
@@ -67,23 +68,7 @@ print_packages() {
 	say "${packages[@]}"
 }
 
-# Installs the packages that lack.  Failing is no error here: the application is
-# skipped then.
-install_packages() {
-	local app package lacking=()
-	[[ -x /usr/sbin/pgbouncer ]] || command -v pgbouncer >/dev/null || lacking+=(pgbouncer)
-	for app in "${apps[@]}"; do
-		in_app "$app" have_packages >/dev/null 2>&1 ||
-			mapfile -t -O "${#lacking[@]}" lacking < <(in_app "$app" print_packages)
-	done
-	((${#lacking[@]} > 0)) && require_apt || return 0
-	# One by one: what one distribution lacks must not keep the rest away.
-	for package in "${lacking[@]}"; do
-		apt_install "$package" || say "could not install $package"
-	done
-}
-
-# A pool in transaction mode, reachable like the server by a private socket.
+# Starts pgbouncer in transaction mode, with a private socket like the server.
 start_pool() {
 	local program
 	program=$(PATH=$PATH:/usr/sbin type -P pgbouncer) || return 1
@@ -126,10 +111,10 @@ run_app() {
 	local app=$1 log=$SCRATCH/$1.log
 	printf '%-20s ' "$app"
 	if ! in_app "$app" have_packages >"$log" 2>&1; then
-		say "skipped: not to be had: $(in_app "$app" print_packages | tr '\n' ' ')"
+		say "skipped: these packages are not available: $(in_app "$app" print_packages | tr '\n' ' ')"
 		skipped+=("$app")
 	elif ! HOME=$CALLERS_HOME in_app "$app" prepare >"$log" 2>&1; then
-		say "skipped: could not fetch what it needs: $(grep -v '^$' "$log" | tail -n 1)"
+		say "skipped: could not fetch what the application needs: $(grep -v '^$' "$log" | tail -n 1)"
 		skipped+=("$app")
 	elif make_database "$app" && run_as_server "$app" >"$log" 2>&1; then
 		say "ok"
@@ -175,13 +160,12 @@ trap 'exit 130' INT
 trap 'exit 143' TERM HUP
 
 select_apps
-require_tools build
+require_packages orm
 become_unprivileged
 make_scratch ttl_docs-orm.XXXXXX
 private_postgres '-Werror -DUSE_ASSERT_CHECKING'
-install_packages
 start_server "$SCRATCH/source/test/orm/server.conf"
-start_pool || die "could not start pgbouncer, which all of them use; please install it"
+start_pool || die "could not start pgbouncer, which all applications use; please install it"
 admin -d postgres -c 'CREATE ROLE app LOGIN' \
 	-c 'GRANT SET ON PARAMETER ttl_docs.clock_offset TO app' || die "could not create the role"
 say "" "== applications"

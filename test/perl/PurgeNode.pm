@@ -1,75 +1,100 @@
-# A server whose purge a TAP test turns on and off, and what such tests ask it.
+# Short forms of TtlServer.pm for tests of the purge that use one server and its database
+# "postgres".
 package PurgeNode;
 
 use strict;
 use warnings;
 
 use Exporter qw(import);
-use PostgreSQL::Test::Cluster;
 use Test::More;
+use TtlServer;
 
-our @EXPORT = qw(start_node sql until_is configure stat_of);
+our @EXPORT = qw(start_node use_node sql on_disk until_is until_on_disk until_state configure no_worker_left
+  stat_of expired live slow_function slow_trigger);
 
 my $node;
 
-# Starts the server, with more settings and more arguments for init(), and returns
-# it.  The purge is off, and quick once it is on.
+# Starts the server with more settings and arguments for init(), and returns it.  The purge
+# is off; once a test turns it on, workers visit often.
 sub start_node
 {
 	my ($settings, %init) = @_;
-	$node = PostgreSQL::Test::Cluster->new('main');
-	$node->init(%init);
-	$node->append_conf(
-		'postgresql.conf', qq{
-shared_preload_libraries = 'ttl_docs'
+	use_node(
+		start_server(
+			'main', qq{
 ttl_docs.purge_naptime = '20ms'
 ttl_docs.purge = off
 autovacuum = off
-$settings});
-	$node->start;
-	# A function, because poll_query_until() takes a single result.
-	$node->safe_psql(
-		'postgres', q{
-		CREATE EXTENSION ttl_docs;
-		CREATE FUNCTION on_disk(collection regclass, suffix text DEFAULT '') RETURNS bigint
-		LANGUAGE plpgsql SET ttl_docs.show_expired = on AS $$
-		DECLARE result bigint;
-		BEGIN
-			EXECUTE format('SELECT count(*) FROM %s %s', collection, suffix) INTO result;
-			RETURN result;
-		END $$;
-	});
+$settings}, %init));
+	install_in($node, 'postgres');
 	return $node;
 }
 
+# Has the functions below use this server.
+sub use_node
+{
+	($node) = @_;
+	return;
+}
+
+# Runs SQL, and returns its output.
 sub sql
 {
 	my ($query) = @_;
 	return $node->safe_psql('postgres', $query);
 }
 
-# Waits until a query returns what is expected, and counts as a test.
+# Waits until a query returns what is expected.  Counts as a test.
 sub until_is
 {
 	my ($query, $expected, $name) = @_;
-	ok($node->poll_query_until('postgres', $query, $expected), $name)
-	  or diag(sql('SELECT * FROM ttl_docs.stat_collections'));
+	becomes($node, 'postgres', $query, $expected, $name);
 	return;
 }
 
+sub query_on_disk
+{
+	my ($collection, $condition) = @_;
+	return "SELECT on_disk('$collection', \$\$" . ($condition // '') . '$$)';
+}
+
+# How many documents a collection has on disk, with the expired ones.  There may be a
+# condition: 'WHERE ...'.
+sub on_disk
+{
+	return sql(query_on_disk(@_));
+}
+
+# Waits until a collection has so many documents on disk.  Counts as a test.
+sub until_on_disk
+{
+	my ($collection, $count, $name, $condition) = @_;
+	until_is(query_on_disk($collection, $condition), $count, $name);
+	return;
+}
+
+# Waits until ttl_docs.stat_collections shows a state.  Counts as a test.
+sub until_state
+{
+	my ($collection, $state, $name) = @_;
+	until_is(stat_of('state', $collection), $state, $name);
+	return;
+}
+
+# Changes settings of the server.
 sub configure
 {
-	my ($setting) = @_;
-	$node->append_conf('postgresql.conf', $setting);
-	$node->reload;
+	my ($settings) = @_;
+	reload_with($node, $settings);
 	return;
 }
 
-# A query for what the statistics say of a collection.
-sub stat_of
+# Waits until there is no worker.  Counts as a test.
+sub no_worker_left
 {
-	my ($column, $collection) = @_;
-	return "SELECT $column FROM ttl_docs.stat_collections WHERE collection = '$collection'::regclass";
+	my ($name) = @_;
+	until_is("SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'ttl_docs purge worker'", '0', $name);
+	return;
 }
 
 1;

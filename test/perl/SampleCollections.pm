@@ -1,13 +1,13 @@
-# Collections of every kind, and what must be the same wherever a copy of them is.
+# Collections of every kind, and what has to be the same in every copy of them.
 #
-# make_sample() makes a database with them.  picture() asks it for all that a backup, a standby or
-# an upgrade has to keep: what is live, now and at some instants that are to come; what
-# is on disk, with its stamps; and the settings, with the floors.  pictures_agree()
-# compares two of them, and behaves() uses a copy as its users would.
+# make_sample() makes a database with the collections.  picture() reads all that a backup, a
+# standby or an upgrade has to keep: the live documents, now and at later instants; the rows on
+# disk, with their stamps; the settings, with the floors.  pictures_agree() compares two pictures.
+# behaves() uses a copy as its users would.
 #
-# Documents are dead for two hours, or live for ten minutes at least, so that no answer
-# depends on how long a test takes.  A database with a sample has to have
-# ttl_docs.purge = off, or what has expired goes.
+# Documents have been expired for two hours, or live for at least ten minutes, so that no result
+# depends on the speed of a test.  Set ttl_docs.purge = off for a database with a sample:
+# otherwise the workers purge the expired documents.
 package SampleCollections;
 
 use strict;
@@ -15,8 +15,9 @@ use warnings;
 
 use Exporter qw(import);
 use Test::More;
+use TtlServer;
 
-our @EXPORT = qw(make_sample fill_sample picture on_disk pictures_agree behaves let_workers_look states);
+our @EXPORT = qw(make_sample fill_sample picture rows_on_disk pictures_agree behaves states);
 
 # The tables of the sample, and which of them are collections.
 my @collections = (
@@ -24,20 +25,20 @@ my @collections = (
 	'raised', 'sessions', 'turned_off', '"Odd Schema"."My Docs"');
 my @tables = (@collections, 'notes');
 
-# Instants to come, between which documents of the sample expire.
+# Later instants.  Between them, documents of the sample expire.
 my @instants = ('0', '20min', '40min', '2h', '2d');
 
-# What each collection is there for:
-# - sessions: each way to be dead, to die later, and to stay;
-# - raised: what died under a short DefaultTTL, which a floor keeps dead under a long one;
-# - turned_off: the same, without any DefaultTTL, and a ttl that would not be valid;
-# - on_again: turned off and on again, so that only ttls of documents count;
-# - archive: never had TTL on, and has no purge index;
-# - parents, children, notes: live children of an expired parent; the one keeps it on
-#   disk, the other goes with it;
-# - parts, detached: a partitioned collection, with a BRIN index, and what was a
-#   partition of it;
-# - "My Docs": a table of an application, adopted and paused, with a unique key.
+# The purpose of each collection:
+# - sessions: every way to be expired, to expire later, and to stay;
+# - raised: documents that expired under a short DefaultTTL; a floor keeps them expired under a
+#   long one;
+# - turned_off: the same without a DefaultTTL, and a ttl that would be invalid;
+# - on_again: TTL was turned off and on again, so that only the ttl of a document counts;
+# - archive: TTL was never on, and there is no purge index;
+# - parents, children, notes: an expired parent has live children; one child keeps the parent on
+#   disk, the purge of the parent deletes the other child;
+# - parts, detached: a partitioned collection with a BRIN index, and a detached partition of it;
+# - "My Docs": a table of an application that was adopted and paused, with a unique key.
 my $sample = q{
 	SELECT ttl_docs.create_collection('sessions', 1800);
 	SELECT ttl_docs.create_collection('raised', 60);
@@ -96,17 +97,6 @@ my $sample = q{
 	ALTER TABLE parts DETACH PARTITION detached;
 };
 
-# A function, because poll_query_until() takes a single result.
-my $on_disk_function = q{
-	CREATE OR REPLACE FUNCTION on_disk(collection regclass) RETURNS bigint
-	LANGUAGE plpgsql SET ttl_docs.show_expired = on AS $$
-	DECLARE result bigint;
-	BEGIN
-		EXECUTE format('SELECT count(*) FROM %s', collection) INTO result;
-		RETURN result;
-	END $$;
-};
-
 # Makes a database with the sample.
 sub make_sample
 {
@@ -118,7 +108,8 @@ sub make_sample
 	return;
 }
 
-# What of it is live at first, and in two days: what no copy can be compared with.
+# The live documents at first, and in two days.  A comparison of copies would not show a mistake
+# that is in all of them.
 my %live = (
 	'0' => join("\n",
 		'archive: kept', 'children: 1,3', 'detached: 202,203', 'on_again: dies later,never',
@@ -134,19 +125,19 @@ my $live_keys = join '', map {
 	qq{SELECT '$_: ' || coalesce(string_agg(${key}::text, ',' ORDER BY ${key}::text COLLATE "C"), '') FROM $_;}
 } @collections;
 
-# Makes the sample in a database that has the extension, and sees that it is right.
+# Makes the sample in a database that has the extension, and checks it.
 sub fill_sample
 {
 	my ($node, $database) = @_;
 	$node->safe_psql($database, $sample);
 	is($node->safe_psql($database, "SET ttl_docs.clock_offset = '$_'; $live_keys"),
-		$live{$_}, "$database: what is live at $_, to begin with")
+		$live{$_}, "$database: the right documents of the new sample are live at $_")
 	  for sort keys %live;
 	return;
 }
 
-# The rows of all tables, and how many of them there are by a plan that reads an index.
-# The slot is left out: it follows from the rest, and from the DefaultTTL of its writer.
+# Queries for the rows of all tables, and some that read an index.  The slot is left out: it
+# depends on the other columns, and on the DefaultTTL at the time of the write.
 my $rows = join '', map {
 	my $name = s/'/''/gr;
 	qq{SELECT '$name', to_jsonb(t) - '_slot' FROM $_ AS t ORDER BY 2;}
@@ -160,7 +151,7 @@ my $by_index = q{
 	RESET enable_seqscan;
 };
 
-# All that a copy has to keep of the database: a hash of texts, by one session.
+# All that a copy has to keep of the database, read by one session: a hash of texts.
 sub picture
 {
 	my ($node, $database) = @_;
@@ -188,14 +179,14 @@ sub picture
 	return \%picture;
 }
 
-# What is on disk, as a picture has it.
-sub on_disk
+# The rows on disk, as picture() has them.
+sub rows_on_disk
 {
 	my ($node, $database) = @_;
 	return $node->safe_psql($database, "SET TimeZone = 'UTC'; SET ttl_docs.show_expired = on; $rows") . "\n";
 }
 
-# Counts as a test for each part of the picture.  Only those named, if any are.
+# Compares two pictures, or only the named parts of them.  Each part counts as a test.
 sub pictures_agree
 {
 	my ($got, $expected, $how, @parts) = @_;
@@ -203,7 +194,7 @@ sub pictures_agree
 	return;
 }
 
-# The states that the purge shows for the collections, each once.
+# The states of all collections in stat_collections, each once.
 sub states
 {
 	my ($node, $database) = @_;
@@ -211,32 +202,8 @@ sub states
 		q{SELECT string_agg(DISTINCT state, ',' ORDER BY state) FROM ttl_docs.stat_collections});
 }
 
-# Has the workers look at all collections of some databases: "not purged" is shown
-# against something that is purged, twice, so that a visit that began before is over.
-sub let_workers_look
-{
-	my ($node, @databases) = @_;
-	for my $i (1, 2)
-	{
-		$node->safe_psql(
-			$_, $on_disk_function . q{
-			SELECT ttl_docs.create_collection('probe', 60);
-			SET ttl_docs.clock_offset = '-2d';
-			INSERT INTO probe (id, doc) VALUES ('a', '{}');
-		}) for @databases;
-		for my $database (@databases)
-		{
-			$node->poll_query_until($database, "SELECT on_disk('probe')", '0')
-			  or die 'the workers do not work';
-			$node->safe_psql($database, "SELECT ttl_docs.drop_collection('probe')");
-		}
-	}
-	return;
-}
-
-# Uses a copy as its users would, who find collections with all that belongs to one.
-# Then lets it be purged: what is live stays, and what is dead goes, but for the
-# parent that a child keeps.
+# Uses a copy as its users would: the collections are complete.  Then purges it: live documents
+# stay, and expired documents go, except the parent that a child keeps.
 sub behaves
 {
 	my ($node, $database, $how) = @_;
@@ -249,13 +216,11 @@ sub behaves
 			SELECT string_agg(id, ',' ORDER BY id) FROM sessions WHERE doc ? 'new';
 			SELECT ttl_docs.read_document('sessions', 'dead by ttl') IS NULL;
 		}),
-		"dead by age,x\ndead by age\nt", "$how: keys are free, new documents expire, late writes find nothing");
-	my ($ret, $stdout, $stderr) = $node->psql($database,
-		q{INSERT INTO parts VALUES (50, '{"ttl": 0}')});
-	like($stderr, qr/invalid "ttl" in a document of "parts_1": 0/, "$how: a wrong ttl is refused");
-	($ret, $stdout, $stderr) = $node->psql($database,
-		q{INSERT INTO children VALUES (9, 'dead', '{}')});
-	like($stderr, qr/violates foreign key constraint/, "$how: an expired parent gets no more children");
+		"dead by age,x\ndead by age\nt", "$how: keys of expired documents are free, new documents expire, late writes find nothing");
+	like(error_of($node, $database, q{INSERT INTO parts VALUES (50, '{"ttl": 0}')}),
+		qr/invalid "ttl" in a document of "parts_1": 0/, "$how: an invalid ttl is refused");
+	like(error_of($node, $database, q{INSERT INTO children VALUES (9, 'dead', '{}')}),
+		qr/violates foreign key constraint/, "$how: an expired parent gets no new children");
 	is( $node->safe_psql(
 			$database, q{
 			SELECT ttl_docs.set_default_ttl('raised', -1);
@@ -263,14 +228,14 @@ sub behaves
 			SELECT string_agg(id, ',' ORDER BY id) FROM raised;
 			SELECT string_agg(id, ',' ORDER BY id) FROM on_again;
 		}),
-		"\n\ndies soon,lives,lives, too\ndies later,never", "$how: a new DefaultTTL revives nothing");
+		"\n\ndies soon,lives,lives, too\ndies later,never", "$how: expired documents stay expired under a new DefaultTTL");
 
 	my $live = $node->safe_psql($database, $rows);
 	$node->safe_psql($database,
 		'SELECT ttl_docs.resume_purge(collection) FROM ttl_docs.collections; CALL ttl_docs.purge()');
 	is( $node->safe_psql($database, "SET ttl_docs.show_expired = on; $rows") =~
 		  s/^parents\|.*"id": "dead".*\n//mr,
-		$live, "$how: the purge takes what is dead, and nothing else");
+		$live, "$how: the purge deletes the expired documents, and nothing else");
 	return;
 }
 

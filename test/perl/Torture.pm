@@ -1,4 +1,4 @@
-# What TAP tests have in common that run a program of test/torture.
+# For TAP tests that run a program of test/torture.
 package Torture;
 
 use strict;
@@ -15,10 +15,10 @@ sub torture
 	return !!$ENV{PG_TEST_TORTURE};
 }
 
-# The Python that has psycopg2.  Without one the test is skipped.
+# Returns a Python that has psycopg2.  If there is none, the test is skipped.
 sub python_or_skip
 {
-	# The first on the PATH need not be the one that Debian's packages belong to.
+	# Debian's packages belong to /usr/bin/python3, which need not be the first on the PATH.
 	for my $python ('/usr/bin/python3', 'python3')
 	{
 		return $python if system("$python -c 'import psycopg2' >/dev/null 2>&1") == 0;
@@ -27,19 +27,18 @@ sub python_or_skip
 	return;
 }
 
-# Runs a program, which connects to a server as its superuser; its output becomes
-# part of the test's.  Returns whether it has succeeded.
+# Runs a program, which connects to a server as superuser.  Its output becomes part of the output of
+# the test.  Returns whether it has succeeded.
 sub run_on
 {
 	my ($node, @command) = @_;
-	# The superuser of the cluster is who runs this; the program may not find out by itself.
+	# The superuser has the name of the user who runs the test; the program may not know it.
 	local $ENV{PGUSER} = $node->safe_psql('postgres', 'SELECT current_user');
 	local $ENV{PGHOST} = $node->host;
 	local $ENV{PGPORT} = $node->port;
 	local $ENV{PGDATABASE} = 'postgres';
 	local $ENV{PYTHONUNBUFFERED} = 1;
 	local $ENV{PYTHONDONTWRITEBYTECODE} = 1;
-	# It may meet a server that is about to crash, or has.
 	note("@command");
 	open my $output, '-|', @command or die "cannot run $command[0]: $!";
 	while (my $line = <$output>)

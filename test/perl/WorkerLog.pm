@@ -5,41 +5,42 @@ use strict;
 use warnings;
 
 use Exporter qw(import);
-use PostgreSQL::Test::Utils;
 use Time::HiRes qw(usleep);
+use TtlServer;
 
 our @EXPORT = qw($worker_start log_size worker_starts wait_until_idle);
 
 our $worker_start = qr/starting background worker process "ttl_docs purge worker"/;
 
+# The size of the log is an offset for later questions.
 sub log_size
 {
 	my ($node) = @_;
 	return -s $node->logfile;
 }
 
-# How many workers were started since the log had that size.
+# How many workers have started since the log had that size.
 sub worker_starts
 {
 	my ($node, $offset) = @_;
-	my $count = () = slurp_file($node->logfile, $offset) =~ /$worker_start/g;
-	return $count;
+	return count_log($node, $worker_start, $offset);
 }
 
-# Waits until no worker has been started for a second.
+# Waits until no worker has started for some seconds, one by default.
 sub wait_until_idle
 {
-	my ($node) = @_;
+	my ($node, $seconds) = @_;
+	my $enough = 10 * ($seconds // 1);
 	my $quiet = 0;
 	my $seen = -1;
-	for (my $i = 0; $i < 600 && $quiet < 10; $i++)
+	for (my $i = 0; $i < 600 && $quiet < $enough; $i++)
 	{
 		my $now = worker_starts($node, 0);
 		$quiet = $now == $seen ? $quiet + 1 : 0;
 		$seen = $now;
 		usleep(100_000);
 	}
-	return $quiet == 10;
+	return $quiet == $enough;
 }
 
 1;

@@ -1,11 +1,11 @@
--- adopt() and release(): existing tables become collections and plain tables
--- again.  Every argument; the first _ts, _ttl and _slot of documents that are
--- there; system columns that are there already; one rewrite at most; every
--- refusal, with nothing changed; rolled back, everything is as before.
+-- adopt() makes an existing table a collection; release() makes a collection a plain
+-- table again.  These tests cover every argument, the first _ts, _ttl and _slot of
+-- existing documents, existing system columns, every refusal, and rollback. adopt()
+-- rewrites the table at most once.  A refusal changes nothing.
 \set SHOW_CONTEXT never
 SET timezone = 'UTC';
 
--- What a table has of a collection, in one line.
+-- Shows in one line which parts of a collection a table has.
 CREATE FUNCTION pieces(t regclass) RETURNS text LANGUAGE sql AS $$
 SELECT concat_ws(' | ',
     (SELECT string_agg(attname || CASE WHEN attnotnull THEN '!' ELSE '' END || attgenerated::text, ' ' ORDER BY attnum)
@@ -19,7 +19,7 @@ SELECT concat_ws(' | ',
 $$;
 
 --
--- A table with documents: their ttl counts, and their time begins now.
+-- A table with documents: their ttl applies, and _ts is the time of adopt()
 --
 CREATE TABLE a (id int PRIMARY KEY, data jsonb, note text);
 INSERT INTO a VALUES (1, '{}', 'inherits'), (2, '{"ttl": 500}', 'own'), (3, '{"ttl": -1}', 'never'),
@@ -36,12 +36,12 @@ SELECT id, note FROM a ORDER BY id;
 SET ttl_docs.clock_offset = 6000;
 SELECT id, note FROM a ORDER BY id;
 RESET ttl_docs.clock_offset;
--- it is a collection now: a write stamps, and a bad ttl is refused
+-- The table is a collection now: the server sets _ts, and refuses an invalid ttl.
 INSERT INTO a VALUES (7, '{"ttl": 0}', 'bad');
 \echo :SQLSTATE
 
--- release: the columns, the trigger and the index go, and so do the expired
--- documents, which must not come back.
+-- release() removes the system columns, the trigger and the purge index.  It also
+-- deletes the expired documents, because they must not come back.
 SET ttl_docs.clock_offset = 500;
 SELECT ttl_docs.release('a');
 RESET ttl_docs.clock_offset;
@@ -49,21 +49,22 @@ SELECT pieces('a');
 SELECT * FROM a ORDER BY id;
 INSERT INTO a VALUES (7, '{"ttl": 0}', 'a plain table takes it');
 
--- Turned on while a document has no valid ttl: refused, with number and value.
+-- TTL cannot be turned on while a document has an invalid ttl.  The error gives the
+-- number of invalid documents and shows one value.
 SELECT ttl_docs.adopt('a', 6000);
 \echo :SQLSTATE
 INSERT INTO a VALUES (8, '{"ttl": "60"}', 'another');
 SELECT ttl_docs.adopt('a', -1);
 \echo :SQLSTATE
 SELECT pieces('a');
--- Off, any value will do.
+-- While TTL is off, any value is accepted.
 SELECT ttl_docs.adopt('a');
 SELECT pieces('a');
 SELECT id, _ttl FROM a ORDER BY id;
 SELECT ttl_docs.release('a');
 DROP TABLE a;
 
--- The clock that stamps is the one that clock_offset moves.
+-- adopt() takes _ts from the clock that clock_offset shifts.
 CREATE TABLE a (id int, doc jsonb);
 INSERT INTO a VALUES (1, '{}');
 SET ttl_docs.clock_offset = 100000;
@@ -72,7 +73,7 @@ RESET ttl_docs.clock_offset;
 SELECT _ts > clock_timestamp() + '99000 s' AS stamped_ahead FROM a;
 DROP TABLE a;
 
--- Every argument by name, and their modes.
+-- Every argument by name, with its different values
 CREATE TABLE a (doc1 jsonb, doc2 jsonb);
 SELECT ttl_docs.adopt(indexing => 'lazy', doc_column => 'doc2', default_ttl => -1, collection => 'a', last_modified => NULL);
 SELECT pieces('a');
@@ -105,7 +106,7 @@ SET LOCAL ttl_docs.show_expired = on;
 SELECT id, _ts = tz AS taken, ttl_docs_internal.slot(_ts, _ttl, 6000) = _slot AS right_slot FROM a ORDER BY id;
 ROLLBACK;
 
--- without a time zone, it is read in that of the session
+-- A timestamp without time zone is read in the time zone of the session.
 BEGIN;
 SELECT ttl_docs.adopt('a', 6000, last_modified => 'local');
 SELECT id, _ts = local AT TIME ZONE 'UTC' AS taken FROM a ORDER BY id;
@@ -121,7 +122,7 @@ SELECT ttl_docs.adopt('a', 6000, last_modified => 'domained');
 SELECT id, _ts = domained AS taken FROM a ORDER BY id;
 ROLLBACK;
 
--- the column stays as it is, and is free to change
+-- adopt() does not change the last_modified column, and the user can drop it later.
 BEGIN;
 SELECT ttl_docs.adopt('a', last_modified => 'tz');
 SELECT count(*) AS unchanged FROM a JOIN a_before AS b USING (id) WHERE a.tz IS NOT DISTINCT FROM b.tz;
@@ -144,7 +145,7 @@ DROP TABLE a, a_before;
 DROP DOMAIN moment;
 
 --
--- System columns that are there already are taken over
+-- adopt() keeps system columns that exist already
 --
 CREATE TABLE a (id int, doc jsonb, _slot bigint, _ttl integer, _ts timestamptz);
 INSERT INTO a VALUES
@@ -153,7 +154,7 @@ INSERT INTO a VALUES
     (3, '{"ttl": 500}', NULL, NULL, clock_timestamp()),
     (4, '{}', NULL, 3, clock_timestamp() - interval '3000 s');
 CREATE TABLE a_before AS TABLE a;
--- no trigger of the user sees it
+-- The user's triggers do not fire for changes that adopt() makes.
 CREATE FUNCTION tell() RETURNS trigger LANGUAGE plpgsql AS
     $$ BEGIN RAISE NOTICE '% fired', TG_NAME; RETURN NEW; END $$;
 CREATE TRIGGER tell BEFORE UPDATE ON a FOR EACH ROW EXECUTE FUNCTION tell();
@@ -164,12 +165,12 @@ SELECT id, a._ttl, a._ts = b._ts AS kept, ttl_docs_internal.slot(a._ts, a._ttl, 
   FROM a JOIN a_before AS b USING (id) ORDER BY id;
 RESET ttl_docs.show_expired;
 SELECT id FROM a ORDER BY id;
--- the user's triggers are as before
+-- The user's triggers work as before.
 UPDATE a SET id = id WHERE id = 2;
 DROP TABLE a, a_before;
 DROP FUNCTION tell();
 
--- any one of them
+-- Only one of the system columns exists.
 CREATE TABLE a (id int, doc jsonb, _ttl integer);
 INSERT INTO a VALUES (1, '{"ttl": 500}', 99), (2, '{}', 99);
 SELECT ttl_docs.adopt('a', 6000);
@@ -191,7 +192,7 @@ SELECT id, _ttl, ttl_docs_internal.slot(_ts, _ttl, 6000) = _slot AS right_slot F
 SELECT pieces('a');
 SELECT pg_get_expr(adbin, adrelid) FROM pg_attrdef WHERE adrelid = 'a'::regclass;
 DROP TABLE a;
--- a stamp that is missing
+-- A row without _ts
 CREATE TABLE a (id int, doc jsonb, _ts timestamptz);
 INSERT INTO a VALUES (1, '{}', NULL);
 SELECT ttl_docs.adopt('a', 6000);
@@ -199,8 +200,8 @@ SELECT ttl_docs.adopt('a', 6000);
 SELECT pieces('a');
 DROP TABLE a;
 
--- A restore without labels leaves trigger and columns.  It says so, and adopt
--- mends it.
+-- A restore without labels brings the trigger and the system columns only.  A write
+-- then fails and says so, and adopt() repairs the table.
 SELECT ttl_docs.create_collection('a', 6000);
 INSERT INTO a VALUES ('x', '{"ttl": 500}');
 CREATE TABLE b (LIKE a INCLUDING ALL);
@@ -215,7 +216,8 @@ INSERT INTO b SELECT * FROM a;
 SELECT id, _ttl FROM b;
 DROP TABLE a, b;
 
--- A trigger of that name that is somebody else's is in the way.
+-- adopt() fails if the table has a trigger of the same name that is not the ttl_docs
+-- trigger.
 CREATE TABLE a (id int, doc jsonb);
 CREATE FUNCTION other() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NEW; END $$;
 CREATE TRIGGER zzz_ttl_docs BEFORE INSERT ON a FOR EACH ROW EXECUTE FUNCTION other();
@@ -223,7 +225,7 @@ CREATE TRIGGER zzz_ttl_docs BEFORE INSERT ON a FOR EACH ROW EXECUTE FUNCTION oth
 SELECT ttl_docs.adopt('a', 6000);
 \set VERBOSITY default
 SELECT pieces('a');
--- So is one that would fire after ours.
+-- adopt() also fails if a trigger would fire after the ttl_docs trigger.
 ALTER TRIGGER zzz_ttl_docs ON a RENAME TO zzzz_last;
 SELECT ttl_docs.adopt('a', 6000);
 \echo :SQLSTATE
@@ -234,7 +236,7 @@ DROP TABLE a;
 DROP FUNCTION other();
 
 --
--- One rewrite at most, whatever is asked for
+-- adopt() rewrites a table at most once, with any arguments
 --
 CREATE FUNCTION count_rewrite() RETURNS event_trigger LANGUAGE plpgsql AS
     $$ BEGIN RAISE NOTICE 'rewriting %', pg_event_trigger_table_rewrite_oid()::regclass; END $$;
@@ -253,8 +255,8 @@ DROP EVENT TRIGGER count_rewrite;
 DROP FUNCTION count_rewrite();
 DROP TABLE a, a_parted;
 
--- Nobody writes before it is through, also no event trigger: that would be a document
--- without ttl that no purge finds.
+-- Nothing can write to the table before adopt() is complete, not even an event trigger.
+-- A document written too early would have no _ttl, and no purge would find it.
 CREATE TABLE a (id serial PRIMARY KEY, doc jsonb);
 CREATE FUNCTION write_early() RETURNS event_trigger LANGUAGE plpgsql AS
     $$ BEGIN INSERT INTO a (doc) VALUES ('{"ttl": 77}'); END $$;
@@ -268,7 +270,7 @@ DROP FUNCTION write_early();
 SELECT pieces('a');
 DROP TABLE a;
 
--- The lock that the documentation names.
+-- adopt() and release() take the lock that the documentation names.
 CREATE TABLE a (id int, doc jsonb);
 BEGIN;
 SELECT ttl_docs.adopt('a');
@@ -280,7 +282,7 @@ SELECT ttl_docs.release('a');
 SELECT mode FROM pg_locks WHERE relation = 'a'::regclass AND pid = pg_backend_pid()
    AND mode = 'AccessExclusiveLock';
 COMMIT;
--- Neither works under a query that reads the table.
+-- Neither function works while an open query reads the table.
 BEGIN;
 DECLARE c CURSOR FOR SELECT * FROM a;
 SELECT ttl_docs.adopt('a');
@@ -302,8 +304,8 @@ SELECT ttl_docs.adopt('a', 6000);
 SELECT pieces('a');
 DROP TABLE a;
 
--- Partitions, at two levels, with columns in another order; a new one is
--- covered by itself.
+-- Partitions at two levels, with columns in a different order.  A partition created
+-- later belongs to the collection automatically.
 CREATE TABLE a (id int, doc jsonb, PRIMARY KEY (id)) PARTITION BY RANGE (id);
 CREATE TABLE a1 (doc jsonb, gone text, id int NOT NULL);
 ALTER TABLE a1 DROP COLUMN gone;
@@ -324,7 +326,7 @@ SELECT id FROM a ORDER BY id;
 SELECT relid, pieces(relid) FROM pg_partition_tree('a') ORDER BY relid::text;
 DROP TABLE a;
 
--- With foreign keys either way, a generated column, an identity.
+-- Foreign keys in both directions, a generated column and an identity column
 CREATE TABLE parent (id int PRIMARY KEY);
 CREATE TABLE a (id int GENERATED ALWAYS AS IDENTITY PRIMARY KEY, parent int REFERENCES parent,
     doc jsonb, kind text GENERATED ALWAYS AS (doc ->> 'kind') STORED);
@@ -340,7 +342,7 @@ SELECT id, parent, doc, kind FROM a ORDER BY id;
 DROP TABLE child, a, parent;
 
 --
--- Refused, with what is wrong and what to do
+-- Refusals: each error says what is wrong and what to do
 --
 CREATE TABLE t (id int, doc jsonb);
 CREATE VIEW t_view AS TABLE t;
@@ -414,7 +416,7 @@ SELECT ttl_docs.adopt('t', 6000, indexing => 'eager');
 SELECT ttl_docs.adopt('t', 6000, indexing => 'none');
 \echo :SQLSTATE
 
--- the document column
+-- The document column
 CREATE TABLE no_doc (id int, doc json, extra text);
 CREATE TABLE two_docs (id int, doc jsonb, more jsonb);
 CREATE TABLE generated_doc (id int, doc jsonb GENERATED ALWAYS AS ('{}'::jsonb) STORED);
@@ -439,7 +441,7 @@ SELECT ttl_docs.adopt('domain_doc');
 SELECT ttl_docs.adopt('domain_doc', doc_column => 'doc');
 \echo :SQLSTATE
 
--- columns in the way of the system columns
+-- Columns that conflict with the system columns
 CREATE TABLE w (id int, doc jsonb, _ts timestamp);
 SELECT ttl_docs.adopt('w');
 \echo :SQLSTATE
@@ -460,7 +462,7 @@ CREATE TABLE w (id int, doc jsonb, _slot bigint GENERATED BY DEFAULT AS IDENTITY
 SELECT ttl_docs.adopt('w');
 \echo :SQLSTATE
 DROP TABLE w;
--- in a partition only
+-- A partition alone cannot be adopted or released.
 CREATE TABLE w (id int, doc jsonb) PARTITION BY LIST (id);
 CREATE TABLE w1 (id int, doc jsonb);
 ALTER TABLE w ATTACH PARTITION w1 DEFAULT;
@@ -471,13 +473,13 @@ SELECT ttl_docs.release('w1');
 \echo :SQLSTATE
 DROP TABLE w;
 
--- twice
+-- adopt() a second time
 SELECT ttl_docs.adopt('t', 6000);
 SELECT ttl_docs.adopt('t', 7000);
 \echo :SQLSTATE
 SELECT pieces('t');
 
--- release
+-- release()
 SELECT ttl_docs.release('no_doc');
 \echo :SQLSTATE
 SELECT ttl_docs.release('t_view');
@@ -487,13 +489,13 @@ SELECT ttl_docs.release(4294967295::oid::regclass);
 \set VERBOSITY sqlstate
 SELECT ttl_docs.release(NULL);
 \set VERBOSITY default
--- what depends on a system column is in its way
+-- release() fails if an object depends on a system column.
 CREATE VIEW uses_ts AS SELECT id, _ts FROM t;
 SELECT ttl_docs.release('t');
 \echo :SQLSTATE
 SELECT pieces('t');
 DROP VIEW uses_ts;
--- so is a trigger that keeps an expired document
+-- release() also fails if a trigger prevents the delete of an expired document.
 CREATE FUNCTION veto() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$;
 CREATE TRIGGER veto BEFORE DELETE ON t FOR EACH ROW EXECUTE FUNCTION veto();
 INSERT INTO t VALUES (1, '{"ttl": 500}');
@@ -507,7 +509,7 @@ RESET ttl_docs.clock_offset;
 SELECT count(*) FROM t;
 DROP FUNCTION veto();
 
--- A tree of documents that take one another along is released as well.
+-- release() works on a tree of documents that delete one another by cascade.
 CREATE TABLE tree (id int PRIMARY KEY, parent int REFERENCES tree ON DELETE CASCADE, doc jsonb);
 INSERT INTO tree VALUES (1, NULL, '{"ttl": 500}'), (2, 1, '{"ttl": 500}'), (3, 2, '{}'), (4, NULL, '{}');
 SELECT ttl_docs.adopt('tree', 6000);
@@ -517,7 +519,7 @@ RESET ttl_docs.clock_offset;
 SELECT id FROM tree ORDER BY id;
 DROP TABLE tree;
 
--- none of the refused became a collection, or kept a piece
+-- No refused table became a collection or kept any part of one.
 SELECT count(*) FROM ttl_docs.collections;
 SELECT oid::regclass, pieces(oid) FROM pg_class
  WHERE relname IN ('no_doc', 'two_docs', 'generated_doc', 'domain_doc', 't_typed', 't_partition', 't_parent', 't_child')
@@ -535,7 +537,7 @@ DROP MATERIALIZED VIEW t_matview;
 DROP VIEW t_view;
 
 --
--- Rolled back: as before, in this session's cache too
+-- A rollback restores everything, also this session's cache
 --
 INSERT INTO t VALUES (2, '{"ttl": 500}');
 SET ttl_docs.clock_offset = 500;
@@ -548,7 +550,7 @@ SELECT id, doc FROM t;
 INSERT INTO t VALUES (3, '{"ttl": 0}');
 SELECT pieces('t');
 
--- in a savepoint, with the same prepared statement all along
+-- The same in a savepoint, with one prepared statement throughout
 PREPARE n AS SELECT count(*) FROM t;
 DELETE FROM t WHERE id = 3;
 BEGIN;
@@ -582,8 +584,8 @@ DROP TABLE t;
 DROP FUNCTION pieces(regclass);
 
 --
--- release() with foreign keys that are deferred, as Django makes them: those of its
--- deletes are checked at once
+-- release() with deferred foreign keys, as Django creates them: release() checks the
+-- foreign keys of its own deletes at once
 --
 CREATE TABLE cart (id int PRIMARY KEY, doc jsonb);
 CREATE TABLE item (id int PRIMARY KEY, cart int REFERENCES cart DEFERRABLE INITIALLY DEFERRED);
@@ -599,13 +601,13 @@ ROLLBACK;
 INSERT INTO item VALUES (1, 2);
 RESET ttl_docs.clock_offset;
 SET ttl_docs.clock_offset = 200;
--- a child of an expired one keeps it
+-- A child prevents the delete of its expired parent.
 SELECT ttl_docs.release('cart');
 DELETE FROM item;
 SELECT ttl_docs.release('cart');
 SELECT * FROM cart;
 RESET ttl_docs.clock_offset;
--- those of the user are not
+-- release() does not check the deferred foreign keys of the user's own writes.
 CREATE TABLE parent (id int PRIMARY KEY);
 CREATE TABLE child (parent int REFERENCES parent DEFERRABLE INITIALLY DEFERRED);
 SELECT ttl_docs.adopt('cart', 60);

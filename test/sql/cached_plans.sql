@@ -1,8 +1,7 @@
 --
--- Plans that are cached already follow everything that changes: settings of the
--- collection and of the session, the clock, who asks, and whether the table is
--- a collection at all.  (Sessions that change things for one another are in the
--- isolation tests.)
+-- Cached plans follow every change: settings of the collection and of the session, the
+-- clock, the current user, and whether the table is a collection at all.  The isolation
+-- tests cover changes made by another session.
 --
 CREATE SCHEMA cached_plans;
 SET search_path = cached_plans;
@@ -39,7 +38,7 @@ EXECUTE ids('');
 EXECUTE by_key('live');
 EXECUTE touch('live');
 RESET ttl_docs.clock_offset;
--- show_expired, which writes do not care for
+-- show_expired, which has no effect on writes
 SET ttl_docs.show_expired = on;
 EXECUTE ids('');
 SELECT ids_pl();
@@ -47,7 +46,7 @@ EXECUTE touch('old');
 RESET ttl_docs.show_expired;
 EXECUTE ids('');
 SELECT ids_pl();
--- one instant under REPEATABLE READ
+-- One instant under REPEATABLE READ
 BEGIN ISOLATION LEVEL REPEATABLE READ;
 EXECUTE ids('');
 SET LOCAL ttl_docs.clock_offset = '2 h';
@@ -55,7 +54,7 @@ EXECUTE ids('');
 SELECT ids_pl();
 COMMIT;
 
--- The DefaultTTL; a change that is rolled back, too
+-- The DefaultTTL, also when the change is rolled back
 SET ttl_docs.clock_offset = '30 min';
 EXECUTE ids('');
 SELECT ttl_docs.set_default_ttl('docs', 900);
@@ -80,10 +79,11 @@ EXECUTE ids('');
 SELECT ids_pl();
 RESET ttl_docs.clock_offset;
 EXECUTE ids('');
--- One plan did all of that, made anew only when the label changed.
+-- One generic plan served all of these queries; PostgreSQL replanned only when the
+-- label changed.
 SELECT name, generic_plans > 0 AS generic, custom_plans FROM pg_prepared_statements WHERE name = 'ids';
 
--- Who asks, under row_security = off
+-- The current user, under row_security = off
 CREATE ROLE regress_ttl_docs_owner;
 CREATE ROLE regress_ttl_docs_other;
 GRANT USAGE ON SCHEMA cached_plans TO regress_ttl_docs_owner, regress_ttl_docs_other;
@@ -102,7 +102,7 @@ RESET row_security;
 EXECUTE ids('');
 RESET ROLE;
 
--- A table that becomes a collection, and stops being one
+-- A table becomes a collection, and later a plain table again
 CREATE TABLE plain (id int PRIMARY KEY, doc jsonb, seen timestamptz DEFAULT now());
 INSERT INTO plain VALUES (1, '{}', '2001-01-01'), (2, '{}', now()), (3, '{"ttl": 60}', '2001-01-01');
 PREPARE plain_ids AS SELECT array_agg(id ORDER BY id) FROM plain;
@@ -135,7 +135,7 @@ RESET ttl_docs.clock_offset;
 SELECT ttl_docs.release('plain');
 EXECUTE plain_ids;
 SELECT plain_pl();
--- the extension itself: without it there are no collections
+-- Without the extension there are no collections.
 SET client_min_messages = warning;
 BEGIN;
 DROP EXTENSION ttl_docs CASCADE;
@@ -148,8 +148,8 @@ RESET client_min_messages;
 EXECUTE ids('');
 SELECT ids_pl();
 
--- Partitions: a plan of a leaf depends on the settings of its root, and on which
--- root it has.
+-- Partitions: the plan for a leaf depends on the settings of its root, and on which
+-- root it belongs to
 CREATE TABLE root (n int, doc jsonb) PARTITION BY LIST (n);
 CREATE TABLE leaf PARTITION OF root FOR VALUES IN (1, 2, 3);
 INSERT INTO root VALUES (1, '{}'), (2, '{"ttl": 60}');

@@ -1,6 +1,6 @@
--- Collections and Citus tables are kept apart.  This database has a table like the
--- catalog of Citus, and functions like those of Citus that convert a table;
--- test/t/025_citus.pl does the same with Citus itself.
+-- A table is either a collection or a Citus table, never both.  This test imitates the
+-- catalog of Citus and its functions that convert a table; test/t/025_citus.pl does the
+-- same with Citus itself.
 \set SHOW_CONTEXT never
 SET client_min_messages = warning;
 \set before :DBNAME
@@ -14,7 +14,7 @@ CREATE EXTENSION ttl_docs;
 SET allow_system_table_mods = on;
 CREATE FUNCTION pg_catalog.create_distributed_table(table_name regclass, distribution_column text)
     RETURNS void LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''Citus runs''; END';
--- Without that catalog, it is not a function of Citus.
+-- Without the Citus catalog, a function of that name does not belong to Citus.
 CREATE TABLE c (id int PRIMARY KEY, doc jsonb);
 SELECT ttl_docs.adopt('c', 60);
 SELECT create_distributed_table('c', 'id');
@@ -26,23 +26,23 @@ CREATE TABLE spread (id int PRIMARY KEY, doc jsonb);
 INSERT INTO pg_dist_partition VALUES ('h', 'spread', 1);
 
 --
--- A Citus table cannot become a collection, with nothing changed.
+-- A Citus table cannot become a collection; the attempt changes nothing.
 --
 SELECT ttl_docs.adopt('spread', 60);
 \echo :SQLSTATE
 SELECT attname FROM pg_attribute WHERE attrelid = 'spread'::regclass AND attnum > 0;
 SELECT count(*) FROM pg_trigger WHERE tgrelid = 'spread'::regclass;
--- another table can
+-- A plain table can become a collection.
 SELECT ttl_docs.adopt('plain', 60);
 
--- A restore brings the label.
+-- A restore sets the label on a Citus table.
 CREATE TABLE restored (id int, doc jsonb, _ts timestamptz NOT NULL, _ttl int, _slot bigint);
 INSERT INTO pg_dist_partition VALUES ('h', 'restored', 1);
 SECURITY LABEL FOR ttl_docs ON TABLE restored IS
     '{"version": 1, "document": "doc", "default_ttl": 60, "indexing": "consistent", "written_floor": null, "due_floor": null, "paused": false, "database": 1, "table": 1}';
 \echo :SQLSTATE
 
--- CREATE TABLE makes a Citus table by itself under some settings of Citus.
+-- Under some Citus settings, CREATE TABLE makes a Citus table.
 CREATE FUNCTION convert_new() RETURNS event_trigger LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO pg_dist_partition SELECT 'n', objid, 1 FROM pg_event_trigger_ddl_commands() WHERE object_type = 'table';
@@ -53,7 +53,7 @@ SELECT ttl_docs.create_collection('managed', 60);
 DROP EVENT TRIGGER convert_new;
 SELECT to_regclass('managed');
 
--- A partitioned one, and one with a single partition of that kind.
+-- A partitioned table with one partition that is a Citus table
 CREATE TABLE parted (id int, at int, doc jsonb) PARTITION BY RANGE (at);
 CREATE TABLE parted_1 PARTITION OF parted FOR VALUES FROM (0) TO (10);
 INSERT INTO pg_dist_partition VALUES ('h', 'parted_1', 1);
@@ -65,24 +65,25 @@ DELETE FROM pg_dist_partition WHERE logicalrelid IN ('parted'::regclass, 'parted
 SELECT ttl_docs.adopt('parted', 60);
 
 --
--- A collection cannot become a Citus table.
+-- A collection cannot become a Citus table
 --
--- A call with a known table does not reach Citus.
+-- If the table is known before the call, ttl_docs refuses the call itself.
 SELECT create_distributed_table('plain', 'id');
 \echo :SQLSTATE
 SELECT create_distributed_table(distribution_column => 'id', table_name => 'parted_1');
 DO $$ DECLARE t regclass := 'plain'; BEGIN PERFORM create_distributed_table(t, 'id'); END $$;
 PREPARE convert AS SELECT create_distributed_table($1, 'id');
 EXECUTE convert ('plain');
--- These do: other tables, no table, a table that is not known before the call.
+-- These calls do reach Citus: another table, no table, a table that only the call
+-- determines.
 SELECT create_distributed_table('spread', 'id');
 SELECT create_distributed_table(NULL, 'id');
 SELECT create_distributed_table(collection, 'id') FROM ttl_docs.collections;
--- A function of that name in another schema is not one of Citus.
+-- A function of that name in another schema does not belong to Citus.
 CREATE FUNCTION create_reference_table(table_name regclass) RETURNS text LANGUAGE sql AS 'SELECT $1::text';
 SELECT public.create_reference_table('plain');
 
--- Citus adds the row and creates a trigger.
+-- Citus adds a row to its catalog and creates a trigger.
 CREATE FUNCTION on_truncate() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
 CREATE FUNCTION convert(t regclass) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
@@ -94,18 +95,18 @@ SELECT convert('plain');
 SELECT convert('parted');
 SELECT convert('parted_1');
 SELECT logicalrelid FROM pg_dist_partition ORDER BY 1;
--- other triggers, and other tables
+-- Other triggers and other tables are not affected.
 CREATE TRIGGER truncate_trigger AFTER TRUNCATE ON plain EXECUTE FUNCTION on_truncate();
 CREATE TABLE other (id int, doc jsonb);
 SELECT convert('other');
 
--- Citus makes the table a shard, and appends its number to names.
+-- When Citus turns the table into a shard, it appends the shard's number to names.
 BEGIN;
 ALTER TABLE plain RENAME TO plain_102008;
 ALTER TRIGGER zzz_ttl_docs ON plain_102008 RENAME TO zzz_ttl_docs_102008;
 \echo :SQLSTATE
 ROLLBACK;
--- somebody else who renames our trigger gets the usual error
+-- Any other rename of the ttl_docs trigger fails with the usual error.
 ALTER TRIGGER zzz_ttl_docs ON plain RENAME TO zzz_ttl_docs_102008;
 ALTER TRIGGER zzz_ttl_docs ON plain RENAME TO zzz_ttl_docs_;
 ALTER TRIGGER zzz_ttl_docs ON plain RENAME TO a;
@@ -126,11 +127,12 @@ ALTER TABLE parted ATTACH PARTITION spread_part FOR VALUES FROM (10) TO (20);
 ALTER TABLE parted ATTACH PARTITION part FOR VALUES FROM (10) TO (20);
 ALTER TABLE spread_parted ATTACH PARTITION spread_part FOR VALUES FROM (10) TO (20);
 
--- Nothing has slipped through.
+-- No table is both.
 SELECT collection FROM ttl_docs.collections ORDER BY collection::text;
 SELECT collection FROM ttl_docs.collections WHERE collection IN (SELECT logicalrelid FROM pg_dist_partition);
 
--- Released, a collection can become a Citus table; a table that Citus gives back can be adopted.
+-- After release(), a collection can become a Citus table.  After Citus undistributes a
+-- table, the table can be adopted.
 SELECT ttl_docs.release('plain');
 DROP TRIGGER truncate_trigger ON plain;
 SELECT convert('plain');

@@ -1,9 +1,8 @@
 --
--- COPY TO leaves expired documents out, in every form of it, and is otherwise
--- the COPY that it was.
+-- COPY TO leaves out expired documents in all its forms, and otherwise works as usual.
 --
--- The documents have fixed stamps, so that the system columns can be shown: the
--- live ones never expire, the others expired long ago.
+-- The documents have a fixed _ts, so that the output can show the system columns.  The
+-- live documents never expire; the others expired long ago.
 --
 CREATE SCHEMA "Copy";
 SET search_path = "Copy";
@@ -18,37 +17,38 @@ INSERT INTO docs (id, doc, _ts, _ttl) VALUES
 	('old', '{"ttl": 60}', '2001-02-03 04:05:06.789', 60), ('too', '{"ttl": -1, "a": null}', '2001-02-03 04:05:06.789', -1);
 RESET session_replication_role;
 
--- All columns but generated ones, in their order
+-- All columns except generated ones, in table order
 COPY docs TO stdout;
 COPY docs TO stdout WITH (FORMAT csv, HEADER);
 COPY "Copy".docs TO stdout WITH (FORMAT csv, HEADER, FORCE_QUOTE *, DELIMITER ';', NULL '-');
 \copy docs to stdout with (format csv)
--- the columns named, in the order named
+-- The named columns, in the order given
 COPY docs (doc, id) TO stdout WITH (FORMAT csv, FORCE_QUOTE (id));
 COPY docs ("Odd ""name", _ttl) TO stdout WITH (FORMAT csv, HEADER);
--- a query, also one that writes
+-- A query, also one that writes
 COPY (SELECT id FROM docs ORDER BY id) TO stdout;
 COPY (SELECT count(*) FROM docs) TO stdout;
 COPY (TABLE docs) TO stdout;
 COPY (UPDATE docs SET doc = doc WHERE id = 'expired' RETURNING id) TO stdout;
 COPY (DELETE FROM docs WHERE id IN ('old', 'too') RETURNING id) TO stdout;
--- in a transaction with one instant, read only, and twice by the same session
+-- In a READ ONLY transaction with one instant, twice in the same session
 BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY;
 COPY docs (id) TO stdout;
 COPY docs (id) TO stdout;
 ROLLBACK;
--- A superuser can ask for all of it.  (row_security = off: see settings.)
+-- A superuser can ask for all documents.  The test "settings" covers
+-- row_security = off.
 SET ttl_docs.show_expired = on;
 COPY docs (id) TO stdout;
 RESET ttl_docs.show_expired;
--- What is expired depends on the clock.
+-- The clock determines which documents have expired.
 SET ttl_docs.clock_offset = '-90 min';
 INSERT INTO docs (id, doc) VALUES ('hour', '{}');
 COPY docs (id) TO stdout;
 RESET ttl_docs.clock_offset;
 COPY docs (id) TO stdout;
 
--- Errors are errors still.
+-- COPY reports its usual errors.
 \set VERBOSITY terse
 COPY docs (id, nonsense) TO stdout;
 \echo :SQLSTATE
@@ -60,7 +60,7 @@ COPY docs (id, twice) TO stdout;
 \echo :SQLSTATE
 COPY nonsense TO stdout;
 \echo :SQLSTATE
--- A table of the same name that is no collection is copied as it is.
+-- A plain table of the same name is copied as usual.
 CREATE TEMP TABLE docs (id text);
 INSERT INTO pg_temp.docs VALUES ('temporary');
 SET search_path = pg_temp, "Copy";
@@ -69,8 +69,8 @@ COPY "Copy".docs (id) TO stdout;
 SET search_path = "Copy";
 DROP TABLE pg_temp.docs;
 
--- It needs the rights that COPY needs, and no more: the columns that the test
--- reads are not the user's affair.
+-- COPY TO needs only its usual privileges.  The user needs no privilege on the system
+-- columns that the expiry check reads.
 CREATE ROLE regress_ttl_docs_reader;
 GRANT USAGE ON SCHEMA "Copy" TO regress_ttl_docs_reader;
 GRANT SELECT (id, doc) ON docs TO regress_ttl_docs_reader;
@@ -85,7 +85,7 @@ SELECT _ts FROM docs;
 \echo :SQLSTATE
 RESET ROLE;
 REVOKE ALL ON docs FROM regress_ttl_docs_reader;
--- With row level security, both it and expiry hold.
+-- Row-level security and expiry both apply.
 INSERT INTO docs (id, doc) VALUES ('hidden', '{}');
 CREATE POLICY not_hidden ON docs USING (id <> 'hidden');
 ALTER TABLE docs ENABLE ROW LEVEL SECURITY;
@@ -95,7 +95,7 @@ COPY docs (id) TO stdout;
 RESET ROLE;
 COPY docs (id) TO stdout;
 
--- Partitions by themselves; the partitioned table cannot be copied, as ever.
+-- A single partition can be copied.  The partitioned table itself cannot, as usual.
 CREATE TABLE parts (id int, doc jsonb) PARTITION BY LIST (id);
 CREATE TABLE parts_1 (doc jsonb, id int);
 SELECT ttl_docs.adopt('parts', 3600);
@@ -108,7 +108,7 @@ COPY parts TO stdout;
 COPY parts_1 (id, doc) TO stdout;
 COPY (SELECT id, doc FROM parts) TO stdout;
 
--- COPY FROM is a write like any other: it stamps, and frees keys.
+-- COPY FROM is a write like any other: it sets _ts and frees keys.
 COPY docs (id, doc, _ts, _ttl) FROM stdin;
 expired	{"new": true}	2001-02-03	-1
 new	{"ttl": 60}	2001-02-03	\N

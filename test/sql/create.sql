@@ -1,9 +1,9 @@
--- create_collection() and drop_collection(): what they make, every argument,
--- how the name is read, and every refusal.  A refusal leaves nothing behind.
+-- create_collection() and drop_collection(): the objects they create, every argument,
+-- the syntax of the name, and every refusal.  A refusal leaves nothing behind.
 \set SHOW_CONTEXT never
 
--- What it makes: the table, its system columns at the end, the trigger that
--- fires always, the purge index, and a row in the view.
+-- create_collection() creates the table with the system columns last, the trigger with
+-- ENABLE ALWAYS, the purge index, and a row in the view.
 SELECT ttl_docs.create_collection('events', 6000);
 
 SELECT a.attname, format_type(a.atttypid, a.atttypmod) AS type, a.attnotnull,
@@ -20,7 +20,7 @@ SELECT tgname, tgenabled, tgfoid::regproc, pg_get_triggerdef(oid)
 
 SELECT * FROM ttl_docs.collections WHERE collection = 'events'::regclass;
 
--- The id is a uuid unless it is given; a document is required.
+-- The default id is a uuid.  A document is required.
 INSERT INTO events (doc) VALUES ('{"n": 1}') RETURNING id::uuid IS NOT NULL AS is_uuid;
 INSERT INTO events (id, doc) VALUES ('mine', '{"n": 2}') RETURNING id;
 INSERT INTO events (id, doc) VALUES ('mine', '{"n": 3}');
@@ -29,7 +29,7 @@ INSERT INTO events (id) VALUES ('none');
 \set VERBOSITY default
 SELECT count(*) FROM events;
 
--- Arguments: each mode of DefaultTTL and of indexing.
+-- Arguments: each mode of DefaultTTL and indexing
 SELECT ttl_docs.create_collection('c_off');
 SELECT ttl_docs.create_collection('c_null', NULL, 'none');
 SELECT ttl_docs.create_collection('c_on', -1, 'lazy');
@@ -40,7 +40,7 @@ SELECT * FROM ttl_docs.collections ORDER BY collection::text COLLATE "C";
 SELECT tablename, indexdef FROM pg_indexes
  WHERE tablename LIKE 'c\_%' AND indexdef LIKE '%(\_slot)%' ORDER BY tablename COLLATE "C";
 
--- The name is read as SQL reads one.
+-- The name follows the rules of SQL identifiers.
 CREATE SCHEMA app;
 CREATE SCHEMA "My ""own"" schema";
 SELECT ttl_docs.create_collection('MixedCase');
@@ -51,7 +51,7 @@ SET search_path = app, public;
 SELECT ttl_docs.create_collection('by_path');
 RESET search_path;
 SELECT length(ttl_docs.create_collection(repeat('n', 70))::text);
--- A temporary table or a system catalog of that name is not meant.
+-- The name never means a temporary table or a system catalog.
 CREATE TEMP TABLE shadow (id int, doc jsonb);
 SELECT ttl_docs.create_collection('shadow', 700);
 DROP TABLE pg_temp.shadow;
@@ -63,7 +63,7 @@ SELECT n.nspname, c.relname, s.default_ttl
  WHERE n.nspname <> 'public' OR c.relname ILIKE 'mixedcase' OR c.relname IN ('shadow', 'pg_class')
  ORDER BY n.nspname COLLATE "C", c.relname COLLATE "C";
 
--- Refusals.
+-- Refusals
 SELECT ttl_docs.create_collection('events', 6000);
 \echo :SQLSTATE
 \set VERBOSITY sqlstate
@@ -107,7 +107,7 @@ SELECT ttl_docs.create_collection('pg_catalog.refused', 6000);
 \echo :SQLSTATE
 SELECT count(*) AS left_behind FROM pg_class WHERE relname IN ('refused', 'x', 'items') AND relnamespace <> 'app'::regnamespace;
 
--- Inside a transaction that rolls back: never there, not in the cache either.
+-- After a rollback the collection does not exist, in the cache either.
 BEGIN;
 SELECT ttl_docs.create_collection('rolled_back', 6000);
 INSERT INTO rolled_back VALUES ('a', '{}');
@@ -119,7 +119,7 @@ INSERT INTO rolled_back VALUES (1, '{}');
 SELECT * FROM rolled_back;
 DROP TABLE rolled_back;
 
--- drop_collection: the table goes with everything on it.
+-- drop_collection() drops the table and everything on it.
 SELECT ttl_docs.drop_collection('events');
 SELECT to_regclass('events') IS NULL AS gone,
        (SELECT count(*) FROM ttl_docs.collections WHERE collection::text = 'events') AS labels;
@@ -129,7 +129,8 @@ SELECT ttl_docs.drop_collection('c_max');
 ROLLBACK;
 SELECT ttl_docs.get_default_ttl('c_max');
 
--- It drops collections only, and what depends on them is in its way.
+-- drop_collection() drops only collections, and fails if other objects depend on the
+-- table.
 CREATE TABLE plain (id int, doc jsonb);
 SELECT ttl_docs.drop_collection('plain');
 \echo :SQLSTATE

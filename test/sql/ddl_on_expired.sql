@@ -1,14 +1,14 @@
--- DDL that checks the rows of a table sees expired documents that are still on disk, as
--- README says ("What sees expired documents").  After a purge it succeeds.
+-- DDL that checks existing rows also checks expired documents on disk; see "What sees
+-- expired documents" in README.  After a purge, the DDL succeeds.
 
--- CREATE TABLE ... PARTITION OF and ATTACH PARTITION check the default partition, and
--- ATTACH PARTITION the table that it attaches.
+-- CREATE TABLE ...  PARTITION OF and ATTACH PARTITION check the default partition.
+-- ATTACH PARTITION also checks the table that it attaches.
 CREATE TABLE parted (id int, doc jsonb) PARTITION BY LIST (id);
 CREATE TABLE parted_default PARTITION OF parted DEFAULT;
 SELECT ttl_docs.adopt('parted', 60);
 CREATE TABLE attached (LIKE parted INCLUDING DEFAULTS);
 SELECT ttl_docs.adopt('attached', 60);
--- ADD EXCLUDE, ADD PRIMARY KEY; ALTER DOMAIN
+-- ADD EXCLUDE, ADD PRIMARY KEY and ALTER DOMAIN
 CREATE DOMAIN number AS int;
 CREATE TABLE twice (id int, n number, doc jsonb);
 SELECT ttl_docs.adopt('twice', 60);

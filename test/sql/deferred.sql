@@ -1,5 +1,5 @@
--- A purge and release() fire deferred triggers at once, and leave the constraints that the
--- user has deferred as they are.
+-- A purge and release() fire their deferred triggers at once.  The user's own deferred
+-- constraints stay deferred.
 \set VERBOSITY terse
 \set SHOW_CONTEXT never
 CREATE TABLE df_parent (id int PRIMARY KEY);
@@ -11,21 +11,21 @@ BEGIN
     INSERT INTO public.df_log (line) VALUES (format('%s: %s of %s, purging %s', TG_NAME, TG_OP, TG_TABLE_NAME, ttl_docs.purging()));
     RETURN NULL;
 END $$;
--- what the log has, in order; it is empty afterwards
+-- Returns the lines of the log in order, and empties the log.
 CREATE FUNCTION df_lines() RETURNS SETOF text LANGUAGE sql AS $$
     WITH lines AS (DELETE FROM df_log RETURNING n, line) SELECT line FROM lines ORDER BY n
 $$;
 SELECT ttl_docs.create_collection('df', 1000);
 CREATE CONSTRAINT TRIGGER of_collection AFTER DELETE ON df DEFERRABLE INITIALLY DEFERRED
     FOR EACH ROW EXECUTE FUNCTION df_note();
--- documents that expire after 100 seconds, written now
+-- Writes documents at offset 0 that expire after 100 seconds.
 CREATE PROCEDURE df_documents(VARIADIC ids text[]) LANGUAGE sql SET ttl_docs.clock_offset = 0 AS $$
     INSERT INTO df SELECT id, '{"ttl": 100}' FROM unnest(ids) AS id;
 $$;
 SET ttl_docs.clock_offset = 200;
 
 --
--- A violation that the user has deferred stays pending, and fails at COMMIT
+-- A violation that the user deferred stays pending, and fails at COMMIT
 --
 CALL df_documents('a');
 BEGIN;
@@ -35,7 +35,7 @@ SELECT df_lines();
 INSERT INTO df_child VALUES (2);
 COMMIT;
 \echo :SQLSTATE
--- which can be mended until then
+-- The user can fix the violation before COMMIT.
 BEGIN;
 INSERT INTO df_child VALUES (1);
 CALL ttl_docs.purge('df');
@@ -44,7 +44,7 @@ INSERT INTO df_parent VALUES (1);
 COMMIT;
 SELECT * FROM df_child;
 SELECT undeletable, last_error FROM ttl_docs.stat_collections WHERE collection = 'df'::regclass;
--- release() likewise
+-- The same with release()
 SELECT ttl_docs.create_collection('df_released', 60);
 CREATE CONSTRAINT TRIGGER of_released AFTER DELETE ON df_released DEFERRABLE INITIALLY DEFERRED
     FOR EACH ROW EXECUTE FUNCTION df_note();
@@ -65,7 +65,8 @@ COMMIT;
 SELECT count(*) FROM df_released;
 DROP TABLE df_released;
 SET ttl_docs.clock_offset = 200;
--- a procedure's own are checked when the purge begins, because it commits
+-- In a procedure, the purge commits, so the procedure's own deferred constraints are
+-- checked when the purge begins.
 CREATE PROCEDURE df_procedure(child int) LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO df_child VALUES (child);
@@ -78,7 +79,7 @@ SELECT df_lines();
 SELECT undeletable, last_error FROM ttl_docs.stat_collections WHERE collection = 'df'::regclass;
 
 --
--- SET CONSTRAINTS of the user lasts
+-- SET CONSTRAINTS of the user stays in effect
 --
 CALL df_documents('a');
 BEGIN;
@@ -112,7 +113,8 @@ DROP TABLE df_released;
 SET ttl_docs.clock_offset = 200;
 
 --
--- Triggers below the delete: a cascade, its deferred triggers, and references to its rows
+-- Triggers below the delete: a cascade, deferred triggers of the cascade, and
+-- references to the rows that it deletes
 --
 CREATE TABLE df_cascade (id int PRIMARY KEY, df text REFERENCES df ON DELETE CASCADE DEFERRABLE INITIALLY DEFERRED);
 CREATE TABLE df_grandchild (id int CONSTRAINT df_grandchild REFERENCES df_cascade DEFERRABLE INITIALLY DEFERRED);
@@ -134,7 +136,7 @@ SELECT * FROM df_cascade;
 INSERT INTO df_parent VALUES (9);
 COMMIT;
 SELECT undeletable, last_error FROM ttl_docs.stat_collections WHERE collection = 'df'::regclass;
--- outside of a block
+-- Outside a transaction block
 CALL df_documents('a', 'b');
 CALL df_children();
 CALL ttl_docs.purge('df');
@@ -163,7 +165,7 @@ DROP TABLE df_below, df_of_released, df_released;
 SET ttl_docs.clock_offset = 200;
 
 --
--- All foreign keys deferred, as Django makes them
+-- All foreign keys are deferred, as Django creates them
 --
 CREATE TABLE df_item (id int PRIMARY KEY, df text CONSTRAINT df_item REFERENCES df DEFERRABLE INITIALLY DEFERRED);
 CALL df_documents('free', 'held');
@@ -174,7 +176,7 @@ COMMIT;
 BEGIN;
 SET LOCAL ttl_docs.clock_offset = 200;
 CALL ttl_docs.purge('df');
--- of what comes now, the parent comes later
+-- The child is inserted before its parent.
 INSERT INTO df_item VALUES (2, 'new');
 INSERT INTO df VALUES ('new', '{}');
 DELETE FROM df_item WHERE id = 1;
@@ -186,7 +188,7 @@ DELETE FROM df;
 SELECT df_lines();
 
 --
--- Queries of a trigger: foreign keys and unique keys that are deferred in the tables they write
+-- A trigger writes to tables with deferred foreign keys and deferred unique keys
 --
 CREATE TABLE df_archive (id text CONSTRAINT df_unique UNIQUE DEFERRABLE INITIALLY DEFERRED, parent int);
 ALTER TABLE df_archive ADD CONSTRAINT df_archive FOREIGN KEY (parent) REFERENCES df_parent DEFERRABLE INITIALLY DEFERRED;
@@ -217,7 +219,8 @@ TRUNCATE df, df_cascade, df_grandchild;
 SELECT ttl_docs.resume_purge('df');
 DROP TABLE df_archive;
 SELECT count(*) FROM df_lines();
--- Rows that are routed to a partition: in a block, only where the user has set constraints
+-- The trigger writes to a partitioned table.  In a transaction block, this works only
+-- after SET CONSTRAINTS.
 CREATE TABLE df_archive (id text, parent int) PARTITION BY LIST (id);
 CREATE TABLE df_archive_a PARTITION OF df_archive DEFAULT;
 ALTER TABLE df_archive ADD CONSTRAINT df_archive FOREIGN KEY (parent) REFERENCES df_parent DEFERRABLE INITIALLY DEFERRED;
@@ -238,7 +241,8 @@ CALL ttl_docs.purge('df');
 SELECT count(*) FROM df_lines();
 
 --
--- A delete that frees a key is the user's own: what it defers is deferred
+-- A delete that frees a key belongs to the user's statement: its deferred triggers stay
+-- deferred
 --
 CALL df_documents('a');
 BEGIN;
@@ -248,7 +252,7 @@ COMMIT;
 SELECT df_lines();
 
 --
--- release() while triggers of the collection wait for the end of the transaction
+-- release() while deferred triggers of the collection are pending
 --
 CREATE CONSTRAINT TRIGGER of_insert AFTER INSERT ON df DEFERRABLE INITIALLY DEFERRED
     FOR EACH ROW EXECUTE FUNCTION df_note();

@@ -1,11 +1,11 @@
--- The document functions on a collection of ours: what each takes, returns and
--- refuses, and that an expired document is none to any of them.
+-- The document functions on a collection made by create_collection(): arguments,
+-- results and errors.  For all functions, an expired document does not exist.
 --
--- _ts is the clock's, so it is looked at apart and taken out of what is shown.
+-- _ts comes from the clock, so separate queries check _ts and the output leaves it out.
 \set SHOW_CONTEXT never
 SELECT ttl_docs.create_collection('d', 1000);
 
--- What is stored, as SQL sees it.
+-- The stored documents as SQL sees them
 CREATE VIEW stored AS SELECT id, doc, _ttl FROM d ORDER BY id;
 
 --
@@ -14,11 +14,11 @@ CREATE VIEW stored AS SELECT id, doc, _ttl FROM d ORDER BY id;
 SELECT ttl_docs.create_document('d', '{"id": "a", "n": 1}') - '_ts' AS a;
 SELECT ttl_docs.create_document('d', '{"n": 2, "ttl": 100, "id": "b", "in": {"id": 5, "_ts": 6}}') - '_ts' AS b;
 SELECT * FROM stored;
--- a live document has the id
+-- A live document has this id.
 SELECT ttl_docs.create_document('d', '{"id": "a", "n": 3}');
 \echo :SQLSTATE
 SELECT * FROM stored;
--- without an id, or with null for one, it gets a uuid, which is put into it
+-- A document without an id, or with a null id, gets a uuid, also as its "id" property.
 SELECT r ->> 'id' ~ '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' AS has_uuid, r - 'id' - '_ts' AS rest,
        (SELECT jsonb_agg(DISTINCT k ORDER BY k) FROM jsonb_object_keys(r) AS k) AS properties
   FROM (SELECT ttl_docs.create_document('d', '{"n": 4}') AS r UNION ALL
@@ -26,7 +26,7 @@ SELECT r ->> 'id' ~ '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' AS has_uuid, r
 SELECT count(*), count(DISTINCT id), bool_and(doc ->> 'id' = id) AS is_in_the_document FROM d WHERE id NOT IN ('a', 'b');
 SELECT doc - 'id' AS doc FROM d WHERE id NOT IN ('a', 'b') ORDER BY doc;
 DELETE FROM d WHERE id NOT IN ('a', 'b');
--- ids are any strings
+-- Any string can be an id.
 SELECT ttl_docs.create_document('d', jsonb_build_object('id', i)) - '_ts' AS returned, ttl_docs.read_document('d', i)
   FROM unnest(ARRAY['', ' ', 'null', '1', 'A', E'\'"\\$1 {}', 'ü']) AS i;
 SELECT count(*) FROM unnest(ARRAY['', ' ', 'null', '1', 'A', E'\'"\\$1 {}', 'ü']) AS i
@@ -34,10 +34,10 @@ SELECT count(*) FROM unnest(ARRAY['', ' ', 'null', '1', 'A', E'\'"\\$1 {}', 'ü'
 SELECT * FROM stored;
 
 --
--- What comes back
+-- Results
 --
--- _ts is in seconds since 1970, of the clock; the same from every function, and
--- that of the table, whatever it is.
+-- _ts is in seconds since 1970.  It is the same from every function, and equals the _ts
+-- of the row at any time.
 SELECT ttl_docs.read_document('d', 'a') - '_ts' AS a, ttl_docs.read_document('d', 'b') - '_ts' AS b;
 SELECT ttl_docs.read_document('d', 'a') -> '_ts' = to_jsonb(floor(extract(epoch FROM _ts))::bigint) AS seconds,
        extract(epoch FROM now()) - (ttl_docs.read_document('d', 'a') ->> '_ts')::numeric BETWEEN -1 AND 600 AS of_now
@@ -48,7 +48,8 @@ SELECT to_timestamp((r ->> '_ts')::bigint) > now() + interval '400 s' AS of_the_
 \echo :of_the_clock
 SELECT ttl_docs.read_document('d', 'a') ->> '_ts' = :'returned' AS read, floor(extract(epoch FROM _ts))::text = :'returned' AS stored FROM d WHERE id = 'a';
 RESET ttl_docs.clock_offset;
--- before 1970, and before 2000 where PostgreSQL begins to count: seconds that have begun
+-- Times before 1970, and before 2000, where PostgreSQL's own epoch begins, are rounded
+-- down to whole seconds.
 CREATE TABLE old (id text PRIMARY KEY, doc jsonb, at timestamptz);
 INSERT INTO old VALUES ('1969', '{}', '1969-12-31 23:59:58.5+00'), ('1970', '{}', '1970-01-01 00:00:00+00'),
     ('1999', '{}', '1999-12-31 23:59:59.999999+00'), ('2000', '{"_ts": 5}', '2000-01-01 00:00:00.000001+00');
@@ -61,7 +62,7 @@ DROP TABLE old;
 --
 SELECT ttl_docs.read_document('d', 'none') IS NULL AS none, ttl_docs.read_document('d', NULL) IS NULL AS no_id,
        ttl_docs.read_document(id => 'b', collection => 'd') - '_ts' AS b;
--- a document that SQL has written gets its id on the way out
+-- If SQL wrote the document, read_document() adds the id to the result.
 INSERT INTO d VALUES ('sql', '{"n": 6}'), ('other id', '{"id": "x", "_ts": "y"}'), ('number', '{"id": 5}'), ('array', '[1, {"id": 2}]'),
     ('string', '"x"'), ('null', 'null');
 SELECT id, CASE jsonb_typeof(r) WHEN 'object' THEN r - '_ts' ELSE r END AS read, r -> '_ts' = to_jsonb(floor(extract(epoch FROM _ts))::bigint) AS ts
@@ -99,7 +100,7 @@ SELECT ttl_docs.patch_document('d', 'none', '{"m": 1}');
 \echo :SQLSTATE
 SELECT ttl_docs.patch_document('d', NULL, '{"m": 1}');
 \echo :SQLSTATE
--- the id is final; to mention it is no change
+-- A patch cannot change the id, but may contain the same id.
 SELECT ttl_docs.patch_document('d', 'b', '{"id": "b", "n": 1}') - '_ts' AS b;
 SELECT ttl_docs.patch_document('d', 'b', '{"id": "c", "n": 2}');
 \echo :SQLSTATE
@@ -108,11 +109,11 @@ SELECT ttl_docs.patch_document('d', 'b', '{"id": null, "n": 2}');
 SELECT ttl_docs.patch_document('d', 'b', '{"id": 1}');
 \echo :SQLSTATE
 SELECT * FROM stored;
--- a document that has no id inside is not given one, nor is one that is there lost
+-- A patch does not add an id to a stored document that has none.
 UPDATE d SET doc = doc - 'id' WHERE id = 'b';
 SELECT ttl_docs.patch_document('d', 'b', '{"id": "b", "n": 3}') - '_ts' AS b;
 SELECT * FROM stored;
--- what is no object has no properties
+-- A document that is not an object has no properties to patch.
 UPDATE d SET doc = '[1, 2]' WHERE id = 'b';
 SELECT ttl_docs.patch_document('d', 'b', '{"n": 4}');
 \echo :SQLSTATE
@@ -140,13 +141,13 @@ SELECT r - '_ts' AS tag_x FROM ttl_docs.documents('d', '{"tags": ["x"]}') AS r O
 SELECT r - '_ts' AS in_rome FROM ttl_docs.documents('d', '{"at": {"city": "Rome"}}') AS r;
 SELECT r - '_ts' AS none FROM ttl_docs.documents('d', '{"at": {"city": "Rome"}, "tags": ["z"]}') AS r;
 SELECT count(*) FROM ttl_docs.documents(filter => '{}', collection => 'd');
--- with an id, which need not be stored in the document
+-- A filter with an id, which need not be stored in the document
 UPDATE d SET doc = doc - 'id' WHERE id IN ('c', 'e');
 SELECT r - '_ts' AS e FROM ttl_docs.documents('d', '{"id": "e"}') AS r;
 SELECT r - '_ts' AS e FROM ttl_docs.documents('d', '{"id": "e", "tags": ["x"]}') AS r;
 SELECT r - '_ts' AS none FROM ttl_docs.documents('d', '{"id": "e", "tags": ["y"]}') AS r;
 SELECT r - '_ts' AS none FROM ttl_docs.documents('d', '{"id": "none"}') AS r;
--- no filter that could be meant otherwise
+-- Ambiguous filters are refused.
 SELECT ttl_docs.documents('d', '{"id": 5}');
 \echo :SQLSTATE
 SELECT ttl_docs.documents('d', '{"id": null}');
@@ -155,7 +156,7 @@ SELECT ttl_docs.documents('d', '{"_ts": 5}');
 \echo :SQLSTATE
 SELECT ttl_docs.documents('d', '["x"]');
 \echo :SQLSTATE
--- in all places where a set can stand
+-- Everywhere that SQL allows a set-returning function
 SELECT ttl_docs.documents('d', '{"id": "a"}') - '_ts' AS a;
 SELECT r - '_ts' AS r, o FROM ttl_docs.documents('d', '{"tags": ["y"]}') WITH ORDINALITY AS x(r, o);
 SELECT i, r - '_ts' AS r FROM unnest(ARRAY['a', 'none', 'e']) AS i, LATERAL ttl_docs.documents('d', jsonb_build_object('id', i)) AS r;
@@ -164,18 +165,18 @@ SELECT r FROM ttl_docs.documents('d') AS r LIMIT 0;
 DELETE FROM d WHERE id IN ('c', 'e');
 
 --
--- _ts that a client sends back is not stored
+-- The functions do not store a _ts that a client sends back
 --
 SELECT ttl_docs.upsert_document('d', ttl_docs.read_document('d', 'a') || '{"_ts": 1, "n": 2}') - '_ts' AS a;
 SELECT ttl_docs.replace_document('d', ttl_docs.read_document('d', 'b') || '{"_ts": "x"}') - '_ts' AS b;
 SELECT ttl_docs.create_document('d', '{"id": "c", "_ts": 5, "in": {"_ts": 6}}') - '_ts' AS c;
 SELECT ttl_docs.patch_document('d', 'a', '{"_ts": 7, "n": 3}') - '_ts' AS a;
 SELECT * FROM stored;
--- and moves no clock
+-- The _ts of the client does not change the row's _ts either.
 SELECT count(*) FROM d WHERE _ts < now() - interval '1 day';
 
 --
--- Wrong documents
+-- Invalid documents
 --
 CREATE FUNCTION try(call text) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
@@ -194,14 +195,14 @@ SELECT verb, doc, try(format('ttl_docs.%s_document(%L, %L)', verb, 'd', doc))
 SELECT verb, try(format('ttl_docs.%s_document(%L, NULL)', verb, 'd')) FROM unnest(ARRAY['create', 'replace', 'upsert']) AS verb;
 SELECT patch, try(format('ttl_docs.patch_document(%L, %L, %L)', 'd', 'a', patch)) FROM unnest(ARRAY['[]', '"a"', 'null', NULL]) AS patch;
 SELECT try('ttl_docs.create_document(''d'', ''[' || repeat('1,', 200) || '1]'')');
--- a wrong ttl is the collection's business
+-- An invalid ttl gets the same error as in SQL.
 SELECT call, try(call) FROM unnest(ARRAY[
     $$ttl_docs.create_document('d', '{"id": "x", "ttl": 0}')$$,
     $$ttl_docs.upsert_document('d', '{"id": "a", "ttl": "60"}')$$,
     $$ttl_docs.patch_document('d', 'a', '{"ttl": 1.5}')$$]) AS call;
 SELECT * FROM stored;
 
--- Wrong collections
+-- Tables that are not collections
 CREATE TABLE plain (id text PRIMARY KEY, doc jsonb);
 CREATE VIEW view_of_d AS SELECT * FROM d;
 SELECT call, try(call) FROM unnest(ARRAY[
@@ -234,11 +235,11 @@ SELECT ttl_docs.read_document('d', 'read'), ttl_docs.delete_document('d', 'delet
 SELECT try($$ttl_docs.replace_document('d', '{"id": "replace"}')$$);
 SELECT try($$ttl_docs.patch_document('d', 'patch', '{"x": 1}')$$);
 SELECT ttl_docs.create_document('d', '{"id": "create", "again": true}') - '_ts' AS created;
--- what replaces the dead inherits nothing from them
+-- A document that replaces an expired one takes nothing from it.
 SELECT ttl_docs.upsert_document('d', '{"id": "upsert", "again": true}') - '_ts' AS upserted;
 SELECT ttl_docs.patch_document('d', 'upsert', '{"x": 1}') - '_ts' AS patched;
 SELECT * FROM stored;
--- the others are where they were, as dead
+-- The other documents are still on disk and still expired.
 SET ttl_docs.show_expired = on;
 SELECT id FROM stored WHERE _ttl = 100;
 SELECT ttl_docs.read_document('d', 'read') - '_ts' AS shown, (SELECT count(*) FROM ttl_docs.documents('d', '{"ttl": 100}'));
@@ -251,7 +252,7 @@ RESET row_security;
 SELECT count(*) FROM ttl_docs.documents('d', '{"ttl": 100}');
 RESET ttl_docs.clock_offset;
 
--- Every write restarts the countdown, a read does not.
+-- Every write restarts the countdown.  A read does not.
 TRUNCATE d;
 SELECT count(ttl_docs.create_document('d', jsonb_build_object('id', i, 'ttl', 100)))
   FROM unnest(ARRAY['read', 'touch', 'patch', 'replace', 'upsert', 'documents']) AS i;
@@ -262,7 +263,7 @@ SELECT ttl_docs.read_document('d', 'read') - '_ts' AS read, ttl_docs.touch_docum
        ttl_docs.upsert_document('d', '{"id": "upsert", "ttl": 100}') - '_ts' AS upsert;
 SET ttl_docs.clock_offset = 120;
 SELECT id FROM stored;
--- A patch changes the ttl: shorter, never, inherited again.
+-- A patch changes the ttl to a shorter one, to never, and back to inherited.
 SELECT ttl_docs.patch_document('d', 'touch', '{"ttl": 10}') - '_ts' AS short,
        ttl_docs.patch_document('d', 'patch', '{"ttl": -1}') - '_ts' AS never,
        ttl_docs.patch_document('d', 'replace', '{"ttl": null}') - '_ts' AS inherits;
@@ -273,8 +274,8 @@ SELECT id FROM stored;
 RESET ttl_docs.clock_offset;
 
 --
--- Time.  Those that read share the instant of the query, those that write go by
--- the clock.
+-- Time.  Functions that read use the instant of the query; functions that write use the
+-- clock.
 --
 TRUNCATE d;
 SELECT ttl_docs.create_document('d', '{"id": "a", "ttl": 100}') - '_ts' AS a;
@@ -297,8 +298,8 @@ ROLLBACK TO s;
 SELECT ttl_docs.patch_document('d', 'a', '{}');
 \echo :SQLSTATE
 COMMIT;
--- A function that writes is a statement of its own: what it did is seen by the next
--- statement, and not by a reader in the same one.
+-- A function that writes is a statement of its own.  The next statement sees its
+-- changes; another function in the same query does not.
 SELECT ttl_docs.patch_document('d', 'a', '{"n": 1}') - '_ts' AS patched, ttl_docs.read_document('d', 'a') - '_ts' AS read_beside;
 SELECT p - '_ts' AS patched, (SELECT r - '_ts' FROM ttl_docs.documents('d', jsonb_build_object('id', p ->> 'id')) AS r) AS found_beside
   FROM (SELECT ttl_docs.patch_document('d', 'a', '{"n": 1.5}') AS p OFFSET 0) AS patched;
@@ -322,14 +323,14 @@ BEGIN
         RAISE NOTICE 'and again to %', r - '_ts';
     END;
 END $$;
--- Two-phase
+-- Two-phase commit
 BEGIN;
 SELECT ttl_docs.create_document('d', '{"id": "prepared"}') - '_ts' AS created;
 PREPARE TRANSACTION 'documents';
 SELECT ttl_docs.read_document('d', 'prepared');
 COMMIT PREPARED 'documents';
 SELECT ttl_docs.read_document('d', 'prepared') - '_ts' AS read;
--- Read-only
+-- Read-only transactions
 BEGIN READ ONLY;
 SELECT ttl_docs.read_document('d', 'a') - '_ts' AS a, (SELECT count(*) FROM ttl_docs.documents('d')) AS n;
 SAVEPOINT s;
@@ -341,7 +342,7 @@ SELECT ttl_docs.create_document('d', '{}');
 COMMIT;
 
 --
--- TTL off: ttl is a property like any other
+-- While TTL is off, ttl is a property like any other
 --
 SELECT ttl_docs.set_default_ttl('d', NULL);
 SELECT ttl_docs.upsert_document('d', '{"id": "a", "ttl": "soon"}') - '_ts' AS a;
@@ -351,17 +352,17 @@ SELECT ttl_docs.read_document('d', 'a') - '_ts' AS a;
 SELECT ttl_docs.upsert_document('d', jsonb_build_object('id', 'long', 'v', (SELECT jsonb_agg(md5(i::text)) FROM generate_series(1, 3000) AS i))) -> 'v' -> 2999 AS last;
 SELECT ttl_docs.patch_document('d', 'long', '{"w": 1}') - '_ts' - 'v' AS rest;
 SELECT jsonb_array_length(ttl_docs.read_document('d', 'long') -> 'v') AS length, doc -> 'v' = ttl_docs.read_document('d', 'long') -> 'v' AS same FROM d WHERE id = 'long';
--- to touch it writes nothing of it again
+-- touch_document() does not write the stored document again.
 SELECT reltoastrelid AS toast, pg_relation_size(reltoastrelid) AS size FROM pg_class WHERE oid = 'd'::regclass \gset
 SELECT count(ttl_docs.touch_document('d', 'long')) FROM generate_series(1, 20);
 SELECT :size > 0 AS is_toasted, pg_relation_size(:toast) = :size AS as_before;
 
--- A trigger of the user's that keeps the document out
+-- A user's trigger that prevents the insert
 CREATE FUNCTION keep_out() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$;
 CREATE TRIGGER keep_out BEFORE INSERT ON d FOR EACH ROW EXECUTE FUNCTION keep_out();
 SELECT ttl_docs.create_document('d', '{"id": "kept out"}') IS NULL AS kept_out;
 DROP TRIGGER keep_out ON d;
--- and one that changes it
+-- A user's trigger that changes the document
 CREATE FUNCTION change() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     NEW.id = upper(NEW.id);

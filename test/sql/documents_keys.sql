@@ -1,7 +1,8 @@
--- Keys that are not what their document's id looks like at first sight.
+-- Keys that differ from the "id" that the client sent
 \set SHOW_CONTEXT never
 
--- A generated key is the id as the type has it, however that was written.
+-- A generated key has the output format of its type, in whatever format the id was
+-- sent.
 CREATE TABLE g (id uuid GENERATED ALWAYS AS ((doc->>'id')::uuid) STORED PRIMARY KEY, doc jsonb);
 SELECT ttl_docs.adopt('g', 6000);
 SELECT ttl_docs.create_document('g', '{"id": "A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11"}') - '_ts' AS doc;
@@ -9,7 +10,7 @@ SELECT ttl_docs.upsert_document('g', '{"id": "{a0eebc999c0b4ef8bb6d6bb9bd380a11}
 SELECT count(*) FROM g;
 DROP TABLE g;
 
--- Generated from something else, a write would move the document to another id.
+-- A key generated from another property: a write would move the document to another id.
 CREATE TABLE g (sku text GENERATED ALWAYS AS (doc->>'sku') STORED PRIMARY KEY, doc jsonb);
 SELECT ttl_docs.adopt('g', 6000);
 INSERT INTO g (doc) VALUES ('{"sku": "a"}');
@@ -20,7 +21,7 @@ SELECT ttl_docs.patch_document('g', 'a', '{"n": 1}') - '_ts' AS doc;
 SELECT doc FROM g;
 DROP TABLE g;
 
--- A trigger may make something of the document that has no id at all.
+-- A trigger may change the document into one without an id.
 CREATE TABLE g (id text GENERATED ALWAYS AS (coalesce(doc->>'id', 'x')) STORED PRIMARY KEY, doc jsonb);
 CREATE FUNCTION make_array() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -33,7 +34,7 @@ SELECT ttl_docs.create_document('g', '{"id": "a"}');
 DROP TABLE g;
 DROP FUNCTION make_array();
 
--- A document that is not there, or no object, has an id all the same.
+-- A document that is NULL or not an object still has an id.
 CREATE TABLE n (id text PRIMARY KEY, doc jsonb);
 SELECT ttl_docs.adopt('n', 6000);
 INSERT INTO n VALUES ('null', NULL), ('array', '[1]');
@@ -42,14 +43,14 @@ SELECT ttl_docs.documents('n', '{"id": "array"}') AS doc;
 SELECT ttl_docs.documents('n', '{"id": "array", "v": 1}') AS doc;
 DROP TABLE n;
 
--- Types whose cast to text says it otherwise than they print it.
+-- Types whose cast to text differs from their output function
 CREATE TABLE i (id inet PRIMARY KEY, doc jsonb);
 SELECT ttl_docs.adopt('i', 6000);
 SELECT ttl_docs.create_document('i', '{"id": "1.2.3.4"}') - '_ts' AS doc;
 SELECT ttl_docs.documents('i') - '_ts' AS doc;
 DROP TABLE i;
 
--- JSON has no number for what a key may be by default.
+-- The default of the key is not a valid JSON number.
 CREATE TABLE f (id float8 PRIMARY KEY DEFAULT 'NaN', doc jsonb);
 SELECT ttl_docs.adopt('f', 6000);
 SELECT ttl_docs.create_document('f', '{}') - '_ts' AS doc;
@@ -57,7 +58,7 @@ SELECT doc::text::jsonb FROM f;
 SELECT ttl_docs.read_document('f', 'NaN') - '_ts' AS doc;
 DROP TABLE f;
 
--- The column has another collation than its type.
+-- The collation of the column differs from that of its type.
 CREATE DOMAIN code AS text COLLATE "C";
 CREATE TABLE c (id code COLLATE "POSIX" PRIMARY KEY, doc jsonb);
 SELECT ttl_docs.adopt('c', 6000);
@@ -66,7 +67,7 @@ SELECT ttl_docs.read_document('c', 'a') - '_ts' AS doc;
 DROP TABLE c;
 DROP DOMAIN code;
 
--- An id that a patch mentions is the same id if the type says so.
+-- The type decides whether the id in a patch is the same id.
 CREATE TABLE m (id numeric PRIMARY KEY, doc jsonb);
 SELECT ttl_docs.adopt('m', 6000);
 INSERT INTO m VALUES (1.50, '{}');
@@ -75,14 +76,14 @@ SELECT ttl_docs.patch_document('m', '1.5', '{"id": "1.500", "v": 2}') - '_ts' AS
 SELECT ttl_docs.patch_document('m', '1.5', '{"id": 1.51}');
 DROP TABLE m;
 
--- The document itself is no id.
+-- The document itself cannot be the id.
 CREATE TABLE j (doc jsonb PRIMARY KEY);
 SELECT ttl_docs.adopt('j', 6000);
 SELECT ttl_docs.read_document('j', '{}');
 DROP TABLE j;
 
--- Without an id there is nothing to look for, and no lock on a table that the caller
--- has no right to.
+-- Without an id there is nothing to find, so the function does not lock a table that
+-- the caller has no privilege on.
 CREATE ROLE regress_ttl_nobody;
 CREATE TABLE secret (id text PRIMARY KEY, doc jsonb);
 SELECT ttl_docs.adopt('secret', 6000);
@@ -96,8 +97,8 @@ RESET ROLE;
 DROP TABLE secret;
 DROP ROLE regress_ttl_nobody;
 
--- The check of a domain does not run where SELECT would run none, and where it runs it
--- cannot change the key: the value at hand would be of the wrong type.
+-- The check of a domain runs only if SELECT would run it.  The check cannot change the
+-- key meanwhile: the id has already been converted to the type of the old key.
 CREATE FUNCTION change_key(v int) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
     IF current_setting('test.change_key', true) = 'on' THEN

@@ -1,8 +1,8 @@
--- The document functions use the indexes that their SQL would use, and keep
--- plans that follow every change of the table.
+-- The document functions use the same indexes as equivalent SQL.  Their cached plans
+-- follow every change of the table.
 \set SHOW_CONTEXT never
 
--- How often an index, or a table sequentially, was scanned.
+-- Counts the scans of an index, or the sequential scans of a table.
 CREATE FUNCTION scans(what regclass) RETURNS bigint LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM pg_stat_clear_snapshot();
@@ -22,19 +22,20 @@ SELECT count(*) FROM ttl_docs.documents('p', '{"n": 77}');
 SELECT count(*) FROM ttl_docs.documents('p', '{"tags": [5]}');
 SELECT pg_stat_force_next_flush();
 SELECT scans('p_gin') - :before_gin AS gin, scans('p_pkey') - :before_pkey AS pkey;
--- the key of a filter is found by the primary key
+-- documents() finds the id of a filter by the primary key.
 SELECT scans('p_gin') AS gin, scans('p_pkey') AS pkey \gset before_
 SELECT count(*) FROM ttl_docs.documents('p', '{"id": "77", "n": 77}');
 SELECT pg_stat_force_next_flush();
 SELECT scans('p_pkey') > :before_pkey AS by_pkey;
--- and so are documents by their id
+-- The other functions also find documents by the primary key.
 SELECT scans('p_pkey') AS pkey, scans('p') AS sequential \gset before_
 SELECT count(ttl_docs.read_document('p', i::text)), count(ttl_docs.touch_document('p', i::text)), count(ttl_docs.patch_document('p', i::text, '{"m": 1}')),
        count(ttl_docs.replace_document('p', jsonb_build_object('id', i::text))), count(ttl_docs.delete_document('p', i::text))
   FROM generate_series(1, 10) AS i;
 SELECT pg_stat_force_next_flush();
 SELECT scans('p_pkey') - :before_pkey AS by_pkey, scans('p') - :before_sequential AS sequential;
--- also for those whom policies bind, and whom a function's search_path does
+-- The same for a user under row-level security, and in a function with its own
+-- search_path
 CREATE ROLE regress_ttl_user;
 GRANT ALL ON p TO regress_ttl_user;
 ALTER TABLE p ENABLE ROW LEVEL SECURITY;
@@ -49,7 +50,7 @@ SELECT pg_stat_force_next_flush();
 SELECT scans('p_pkey') - :before_pkey AS by_pkey;
 ALTER TABLE p DISABLE ROW LEVEL SECURITY;
 DROP POLICY even ON p;
--- all kinds of filters give what SQL gives, by either way
+-- Filters of all kinds return the same as SQL, with and without the index.
 CREATE FUNCTION same(filter jsonb) RETURNS text LANGUAGE sql AS $$
     SELECT CASE WHEN (SELECT jsonb_agg(d - '_ts' - 'id' ORDER BY d ->> 'id') FROM ttl_docs.documents('p', filter) AS d)
                      IS NOT DISTINCT FROM (SELECT jsonb_agg(doc - 'id' ORDER BY id) FROM p WHERE doc @> filter)
@@ -61,7 +62,7 @@ SELECT filter, same(filter), count FROM (SELECT f::jsonb AS filter, (SELECT coun
 SET enable_bitmapscan = off;
 SELECT count(*) FROM unnest(ARRAY['{"e": {}}', '{"n": null}', '{"a": [2]}', '{"a": [[2]]}', '{"a": []}', '{"n": 50.0}', '{"tags": [99]}', '{}']::jsonb[]) AS f WHERE same(f) = 'same';
 RESET enable_bitmapscan;
--- with parallel workers
+-- With parallel workers
 SET parallel_setup_cost = 0;
 SET parallel_tuple_cost = 0;
 SET min_parallel_table_scan_size = 0;
@@ -79,10 +80,11 @@ DROP TABLE p;
 DROP ROLE regress_ttl_user;
 
 --
--- Changes of the table.  Each verb has its plan before and is asked again after.
+-- Changes of the table.  Each function has a cached plan before the change, and is
+-- called again after it.
 --
--- Runs all verbs; what they have made of the document, and how many there are: in
--- all, with v = 2, with that and the id.
+-- Calls all functions, and returns the resulting document and three counts of
+-- documents: all, those with v = 2, and those with v = 2 and this id.
 CREATE FUNCTION verbs(t regclass, id text DEFAULT '1') RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     doc jsonb := jsonb_build_object('id', id, 'v', 0);
@@ -107,7 +109,7 @@ SELECT 's1.p'::regclass::oid AS p \gset
 SELECT verbs(:p);
 ALTER TABLE s1.p RENAME TO q;
 SELECT verbs(:p);
--- another one has its name by now
+-- A new table now has the old name.
 CREATE TABLE s1.p (id int PRIMARY KEY, doc jsonb);
 SELECT ttl_docs.adopt('s1.p', 1000);
 SELECT verbs(:p), verbs('s1.p');
@@ -124,7 +126,7 @@ SELECT verbs(:p);
 ALTER TABLE p SET SCHEMA s1;
 ALTER SCHEMA s1 RENAME TO s2;
 SELECT verbs(:p);
--- the schemas change names
+-- Schemas are renamed.
 CREATE SCHEMA s1;
 CREATE TABLE s1.p (key int PRIMARY KEY, document jsonb);
 SELECT ttl_docs.adopt('s1.p', 1000);
@@ -137,7 +139,8 @@ ALTER SCHEMA s3 RENAME TO s2;
 SELECT verbs(:p), verbs(:p1);
 DROP TABLE s2.p;
 DROP SCHEMA s2;
--- the key: another name of the constraint, another column, another type, none
+-- The primary key changes its constraint name, its type and its columns, and is
+-- dropped.
 ALTER TABLE s1.p RENAME CONSTRAINT p_pkey TO pk;
 SELECT verbs(:p);
 ALTER TABLE s1.p ALTER key TYPE bigint;
@@ -153,15 +156,15 @@ ALTER TABLE s1.p DROP CONSTRAINT p_pkey, ADD PRIMARY KEY (other, _ts);
 SELECT verbs(:p);
 ALTER TABLE s1.p DROP CONSTRAINT p_pkey, ADD PRIMARY KEY (other);
 SELECT verbs(:p, 'b');
--- the default of the key
+-- The default of the key changes.
 ALTER TABLE s1.p ALTER other SET DEFAULT 'by default';
 SELECT ttl_docs.create_document(:p, '{}') - '_ts' AS new;
 ALTER TABLE s1.p ALTER other SET DEFAULT 'by another';
 SELECT ttl_docs.create_document(:p, '{}') - '_ts' AS new;
--- columns before and after
+-- Columns before and after the key change.
 ALTER TABLE s1.p DROP COLUMN key, ADD COLUMN more int DEFAULT 7;
 SELECT verbs(:p, 'b');
--- rows that are all new
+-- The table is rewritten.
 VACUUM FULL s1.p;
 SELECT verbs(:p, 'b');
 TRUNCATE s1.p;
@@ -169,7 +172,7 @@ SELECT verbs(:p, 'b');
 REINDEX TABLE s1.p;
 REINDEX INDEX CONCURRENTLY s1.p_pkey;
 SELECT verbs(:p, 'b');
--- the settings
+-- The settings change.
 SELECT ttl_docs.set_default_ttl(:p, 10);
 SELECT verbs(:p, 'b');
 SET ttl_docs.clock_offset = 10;
@@ -184,12 +187,12 @@ SELECT verbs(:p);
 SELECT ttl_docs.adopt(:p, 1000, 'doc2');
 SELECT verbs(:p, 'c');
 SELECT other, document, doc2 FROM s1.p ORDER BY other;
--- gone, and there again under another OID
+-- The table is dropped and created again with another OID.
 DROP TABLE s1.p;
 SELECT left(verbs(:p), 5);
 SELECT ttl_docs.create_collection('s1.p', 1000);
 SELECT verbs('s1.p');
--- rolled back
+-- A rollback
 BEGIN;
 DROP TABLE s1.p;
 CREATE TABLE s1.p (id int PRIMARY KEY, doc jsonb);
@@ -206,7 +209,7 @@ SELECT verbs('s1.p');
 COMMIT;
 DISCARD PLANS;
 SELECT verbs('s1.p');
--- a function of PostgreSQL's plan cache beside ours
+-- A PL/pgSQL function, whose plans PostgreSQL caches as well
 DO $$
 BEGIN
     FOR i IN 1..3 LOOP
@@ -218,10 +221,10 @@ BEGIN
 END $$;
 
 --
--- In a trigger of the very statement
+-- In a trigger of the same statement
 --
--- The plan that has brought us there is running: it must not go away, although
--- it is not valid any more.
+-- The plan that fired the trigger is still running.  It must stay in memory although it
+-- is no longer valid.
 CREATE FUNCTION change() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF NEW.doc ? 'schema' THEN
@@ -250,7 +253,7 @@ SELECT ttl_docs.touch_document(:p, 'outer');
 SELECT ttl_docs.replace_document(:p, '{"id": "outer", "column": 1}') - '_ts' AS replaced;
 SELECT ttl_docs.upsert_document(:p, '{"id": "outer", "column": 2}') - '_ts' AS upserted;
 SELECT ttl_docs.create_document(:p, '{"id": "outer 2", "column": 3}') - '_ts' AS created;
--- many times, in a transaction that then fails
+-- Many times, in a transaction that then fails
 SELECT count(ttl_docs.patch_document(:p, 'outer', '{"n": 2}')), count(ttl_docs.touch_document(:p, 'outer 2')) FROM generate_series(1, 3);
 BEGIN;
 SELECT ttl_docs.patch_document(:p, 'outer', '{"n": 3}') - '_ts' AS patched;
@@ -261,7 +264,7 @@ SELECT ttl_docs.replace_document(:p, '{"id": "outer"}') - '_ts' AS replaced;
 DROP FUNCTION change() CASCADE;
 \set VERBOSITY default
 SELECT verbs(:p);
--- At the end of the transaction, no statement runs.
+-- Deferred triggers run at COMMIT, when no statement is running.
 ALTER SCHEMA s2 RENAME TO s1;
 ALTER TABLE s1.p RENAME key TO id;
 CREATE FUNCTION change_later() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -276,7 +279,7 @@ CREATE CONSTRAINT TRIGGER change_later AFTER UPDATE ON s1.p DEFERRABLE INITIALLY
 SELECT ttl_docs.replace_document(:p, '{"id": "outer", "later": true}') - '_ts' AS replaced;
 DROP FUNCTION change_later() CASCADE;
 SELECT verbs(:p);
--- triggers that call for more, without end
+-- Triggers that recurse without end
 CREATE FUNCTION endless() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM ttl_docs.touch_document(TG_RELID, OLD.key);
@@ -290,9 +293,10 @@ DROP FUNCTION endless() CASCADE;
 SELECT verbs(:p);
 
 --
--- What is kept
+-- Cached plans
 --
--- At most one plan for each statement and table, and none of tables that are gone.
+-- The cache has at most one plan for each statement and table, and none for dropped
+-- tables.
 CREATE FUNCTION kept_plans() RETURNS bigint LANGUAGE sql AS $$
     SELECT count(*) FROM pg_backend_memory_contexts WHERE name = 'CachedPlanSource' AND ident LIKE '%ttl\_docs\_internal.returned\_document(%'
 $$;
@@ -326,7 +330,7 @@ BEGIN
 END $$;
 SELECT verbs('s1.p');
 SELECT kept_plans() AS as_before;
--- Errors in subtransactions leave nothing behind, beside what the first of them does.
+-- Errors in subtransactions leak no memory, apart from the first of them.
 CREATE PROCEDURE fail(times int) LANGUAGE plpgsql AS $$
 BEGIN
     FOR i IN 1..times LOOP
@@ -340,7 +344,8 @@ CALL fail(10);
 SELECT sum(total_bytes) AS before FROM pg_backend_memory_contexts \gset
 CALL fail(2000);
 SELECT sum(total_bytes) < :before + 200000 AS as_before FROM pg_backend_memory_contexts;
--- Neither do many calls in one transaction, but for what core notes of rows written twice.
+-- Many calls in one transaction leak no memory.  PostgreSQL's own combo CIDs do not
+-- count.
 BEGIN;
 SELECT count(ttl_docs.upsert_document('s1.p', jsonb_build_object('id', (i % 100)::text, 'v', i))), count(ttl_docs.read_document('s1.p', i::text)) FROM generate_series(1, 2000) AS i;
 SELECT sum(total_bytes) < :before + 200000 AS as_before FROM pg_backend_memory_contexts WHERE name <> 'Combo CIDs';

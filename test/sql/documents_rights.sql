@@ -1,6 +1,6 @@
--- The document functions run with the rights of whoever calls them, and need
--- what the SQL needs that they stand for: rights on tables, columns, sequences
--- and functions, policies.  And nobody else's code gets in between.
+-- The document functions run with the privileges of their caller.  They need the same
+-- privileges as equivalent SQL, on tables, columns, sequences and functions, and
+-- policies apply.  No code of another user can run in between.
 \set SHOW_CONTEXT never
 CREATE ROLE regress_ttl_owner;
 CREATE ROLE regress_ttl_user;
@@ -11,7 +11,7 @@ SELECT ttl_docs.create_collection('s.c', 1000);
 SELECT ttl_docs.create_document('s.c', '{"id": "a", "n": 1}') - '_ts' AS a;
 RESET ROLE;
 
--- What may the user do?  Each verb is undone.
+-- Lists the functions that the user may call.  The effect of each call is undone.
 CREATE FUNCTION may(t regclass) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     verb text;
@@ -45,13 +45,13 @@ BEGIN
 END $$;
 
 --
--- Rights on the table
+-- Privileges on the table
 --
 SET ROLE regress_ttl_owner;
 SELECT may('s.c') AS the_owner_may;
 SET ROLE regress_ttl_user;
 SELECT may('s.c') AS without_rights;
--- with the error that SQL gives
+-- The error is the same as in SQL.
 SELECT ttl_docs.read_document('s.c', 'a');
 \echo :SQLSTATE
 SELECT ttl_docs.create_document('s.c', '{}');
@@ -72,11 +72,11 @@ BEGIN
 END $$;
 SELECT what, with_grant(what) AS may FROM unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE', 'SELECT, INSERT', 'SELECT, UPDATE', 'SELECT, DELETE',
     'SELECT, INSERT, UPDATE', 'SELECT, INSERT, UPDATE, DELETE', 'TRUNCATE, REFERENCES, TRIGGER']) AS what;
--- on columns: those that a verb reads or writes, _ts among them
+-- Privileges on columns: all those that the function reads or writes, also _ts
 SELECT what, with_grant(what) AS may FROM unnest(ARRAY['SELECT (id)', 'SELECT (id, doc)', 'SELECT (id, doc, _ts)', 'SELECT (id, doc, _ts), INSERT (id, doc)',
     'SELECT (id, doc, _ts), INSERT (doc)', 'SELECT (id, doc, _ts), UPDATE (doc)', 'SELECT (id, doc, _ts), INSERT (id, doc), UPDATE (doc)',
     'SELECT (id), UPDATE (_ts)', 'SELECT (id), DELETE']) AS what;
--- a plan that was made for one who may is none for one who may not
+-- A cached plan made for a user with the privilege does not help a user without it.
 SET ROLE regress_ttl_owner;
 SELECT ttl_docs.read_document('s.c', 'a') - '_ts' AS a, ttl_docs.touch_document('s.c', 'a');
 SET ROLE regress_ttl_user;
@@ -85,7 +85,7 @@ SELECT ttl_docs.read_document('s.c', 'a');
 SELECT ttl_docs.touch_document('s.c', 'a');
 \echo :SQLSTATE
 RESET ROLE;
--- nor once the right is gone
+-- After REVOKE, the cached plan no longer works.
 GRANT SELECT ON s.c TO regress_ttl_user;
 SET ROLE regress_ttl_user;
 SELECT ttl_docs.read_document('s.c', 'a') - '_ts' AS a;
@@ -95,14 +95,15 @@ SET ROLE regress_ttl_user;
 SELECT ttl_docs.read_document('s.c', 'a') - '_ts' AS a;
 \echo :SQLSTATE
 RESET ROLE;
--- who lends his rights
+-- A SECURITY DEFINER function gives its caller the owner's privileges.
 CREATE FUNCTION s.lend(id text) RETURNS jsonb LANGUAGE sql SECURITY DEFINER AS $$ SELECT ttl_docs.patch_document('s.c', id, '{"lent": true}') - '_ts' $$;
 ALTER FUNCTION s.lend(text) OWNER TO regress_ttl_owner;
 SET ROLE regress_ttl_user;
 SELECT s.lend('a');
 SELECT ttl_docs.read_document('s.c', 'a');
 \echo :SQLSTATE
--- a view of the owner's lends his rights on tables, not what its functions do
+-- A view uses its owner's privileges on tables, but functions in the view run with the
+-- caller's.
 RESET ROLE;
 CREATE VIEW s.v AS SELECT d - '_ts' AS d FROM ttl_docs.documents('s.c') AS d;
 ALTER VIEW s.v OWNER TO regress_ttl_owner;
@@ -135,13 +136,13 @@ SELECT ttl_docs.upsert_document('s.i', '{}');
 SELECT ttl_docs.create_document('s.q', '{}');
 \echo :SQLSTATE
 RESET ROLE;
--- nothing is used up by one who may not insert
+-- A failed call without the INSERT privilege uses no sequence value.
 SELECT last_value, is_called FROM s.i_id_seq;
 SELECT last_value, is_called FROM s.q_id_seq;
 GRANT INSERT ON s.i, s.q TO regress_ttl_user;
 SET ROLE regress_ttl_user;
 SELECT ttl_docs.create_document('s.i', '{}') - '_ts' AS identity;
--- the sequence of an identity needs no right, any other does
+-- The sequence of an identity column needs no privilege; any other sequence does.
 SELECT ttl_docs.create_document('s.q', '{}');
 \echo :SQLSTATE
 RESET ROLE;
@@ -149,13 +150,13 @@ GRANT USAGE ON SEQUENCE s.q_id_seq TO regress_ttl_user;
 SET ROLE regress_ttl_user;
 SELECT ttl_docs.create_document('s.q', '{}') - '_ts' AS serial;
 RESET ROLE;
--- by rights on columns
+-- Privileges on columns
 REVOKE INSERT ON s.i FROM regress_ttl_user;
 GRANT INSERT (id, doc) ON s.i TO regress_ttl_user;
 SET ROLE regress_ttl_user;
 SELECT ttl_docs.create_document('s.i', '{}') - '_ts' AS identity;
 RESET ROLE;
--- a function that the user may not execute
+-- A default function that the user may not execute
 CREATE FUNCTION s.new_id() RETURNS int LANGUAGE sql AS 'SELECT 77';
 REVOKE EXECUTE ON FUNCTION s.new_id() FROM PUBLIC;
 ALTER TABLE s.q ALTER id SET DEFAULT s.new_id();
@@ -164,7 +165,7 @@ SELECT ttl_docs.create_document('s.q', '{}');
 \echo :SQLSTATE
 SELECT ttl_docs.create_document('s.q', '{"id": 5}') - '_ts' AS with_id;
 RESET ROLE;
--- and one that runs: as the user
+-- A default function runs as the user.
 CREATE OR REPLACE FUNCTION s.new_id() RETURNS int LANGUAGE plpgsql AS $$ BEGIN RAISE NOTICE 'as %', current_user; RETURN 78; END $$;
 GRANT EXECUTE ON FUNCTION s.new_id() TO PUBLIC;
 SET ROLE regress_ttl_user;
@@ -172,7 +173,7 @@ SELECT ttl_docs.create_document('s.q', '{}') - '_ts' AS new;
 RESET ROLE;
 
 --
--- Row level security
+-- Row-level security
 --
 CREATE FUNCTION s.again() RETURNS void LANGUAGE sql AS $$
     TRUNCATE s.c;
@@ -188,17 +189,17 @@ SELECT d - '_ts' AS d FROM ttl_docs.documents('s.c', '{"of": "regress_ttl_owner"
 SELECT d - '_ts' AS d FROM ttl_docs.documents('s.c', '{"id": "other"}') AS d;
 SELECT ttl_docs.read_document('s.c', 'mine') - '_ts' AS mine, ttl_docs.read_document('s.c', 'other') AS other;
 SELECT ttl_docs.touch_document('s.c', 'other'), ttl_docs.delete_document('s.c', 'other');
--- to whom may not see it, it is not there
+-- For a user who may not see a document, the document does not exist.
 SELECT ttl_docs.patch_document('s.c', 'other', '{"of": "regress_ttl_user"}');
 \echo :SQLSTATE
 SELECT ttl_docs.replace_document('s.c', '{"id": "other", "of": "regress_ttl_user"}');
 \echo :SQLSTATE
--- but its id is taken
+-- The id of a hidden document is still in use.
 SELECT ttl_docs.create_document('s.c', '{"id": "other", "of": "regress_ttl_user"}');
 \echo :SQLSTATE
 SELECT ttl_docs.upsert_document('s.c', '{"id": "other", "of": "regress_ttl_user"}');
 \echo :SQLSTATE
--- nothing is given away
+-- A user cannot write a document that the policy gives to another user.
 SELECT ttl_docs.create_document('s.c', '{"id": "new", "of": "regress_ttl_owner"}');
 \echo :SQLSTATE
 SELECT ttl_docs.patch_document('s.c', 'mine', '{"of": "regress_ttl_owner"}');
@@ -206,18 +207,18 @@ SELECT ttl_docs.patch_document('s.c', 'mine', '{"of": "regress_ttl_owner"}');
 SELECT ttl_docs.patch_document('s.c', 'mine', '{"n": 1}') - '_ts' AS mine;
 SELECT ttl_docs.upsert_document('s.c', '{"id": "mine", "of": "regress_ttl_user", "n": 2}') - '_ts' AS mine;
 SELECT ttl_docs.create_document('s.c', '{"id": "new", "of": "regress_ttl_user"}') - '_ts' AS new;
--- who must not be filtered gets an error instead
+-- Under row_security = off the user gets an error instead of filtered results.
 SET row_security = off;
 SELECT ttl_docs.read_document('s.c', 'mine');
 \echo :SQLSTATE
 RESET row_security;
 RESET ROLE;
--- the plans of the one are not those of the other
+-- Each user has separate plans.
 SELECT count(*) FROM ttl_docs.documents('s.c');
 SET ROLE regress_ttl_user;
 SELECT count(*) FROM ttl_docs.documents('s.c');
 RESET ROLE;
--- a function that leaks its arguments gets no document that is hidden
+-- A function that leaks its arguments never gets a hidden document.
 CREATE FUNCTION s.leak(doc jsonb, filter jsonb) RETURNS boolean LANGUAGE plpgsql COST 0.0000001 AS $$ BEGIN RAISE NOTICE 'leaked %', doc; RETURN true; END $$;
 CREATE OPERATOR s.@> (LEFTARG = jsonb, RIGHTARG = jsonb, FUNCTION = s.leak);
 SET ROLE regress_ttl_user;
@@ -225,14 +226,15 @@ SET search_path = s, pg_catalog;
 SELECT d - '_ts' AS d FROM ttl_docs.documents('s.c', '{"n": 2}') AS d;
 RESET search_path;
 RESET ROLE;
--- the dead are nobody's
+-- Policies do not protect the key of an expired document.
 SET ttl_docs.clock_offset = 100;
 SET ROLE regress_ttl_user;
 SELECT ttl_docs.create_document('s.c', '{"id": "dead", "of": "regress_ttl_user"}') - '_ts' AS taken;
 RESET ROLE;
 RESET ttl_docs.clock_offset;
 DROP POLICY p ON s.c;
--- a policy that lets one write what one may not see: the document cannot come back
+-- The policy allows a user to write a document that the user may not see.  The function
+-- cannot return that document, so it fails.
 CREATE POLICY i ON s.c FOR INSERT WITH CHECK (true);
 SET ROLE regress_ttl_user;
 SELECT ttl_docs.create_document('s.c', '{"id": "unseen"}');
@@ -242,7 +244,7 @@ DROP POLICY i ON s.c;
 ALTER TABLE s.c DISABLE ROW LEVEL SECURITY;
 
 --
--- Somebody else's objects before ours, and before PostgreSQL's, in search_path
+-- Objects of another user come before ours and before PostgreSQL's in search_path
 --
 SELECT ttl_docs.create_collection('s.c2', 1000);
 CREATE TABLE s.i2 (id int GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY, doc jsonb);
@@ -281,7 +283,7 @@ EXCEPTION WHEN OTHERS THEN
 END $$;
 SELECT all_verbs('s.c2'), all_verbs('s.i2');
 SELECT count(*) FROM trap.c2;
--- nor by objects of the session
+-- Temporary objects of the session do not interfere either.
 CREATE TEMP TABLE c2 (id text PRIMARY KEY, doc jsonb);
 ALTER FUNCTION all_verbs(regclass) RESET search_path;
 SELECT all_verbs('s.c2');

@@ -1,13 +1,14 @@
--- Writes search for expired documents that hold their keys only when there may be
--- one.  The earliest expiry of each table, in shared memory, tells when.  This test
--- shows when that value is ahead of the clock, and that writes miss no document that
--- has expired.
+-- A write searches for an expired document with the same key only if one may exist.
+-- Shared memory has the earliest expiry of each table, and the write compares this
+-- value with the clock.  This test shows when the value is later than the clock, and
+-- that writes never miss an expired document.
 --
--- A session raises the value for a btree at most every half second.  So this test
--- uses lazy collections, and btrees after CALL purge(), which raises it, too.
+-- A session raises the value for a btree at most every half second.  Therefore this
+-- test uses lazy collections, and btrees after CALL purge(), which also raises the
+-- value.
 CREATE FUNCTION probes(t regclass) RETURNS bigint LANGUAGE sql AS
     $$ SELECT coalesce(pg_stat_get_xact_numscans((t || '_pkey')::regclass), 0) $$;
--- Writes a document, and tells whether its key was looked for.
+-- Writes a document, and returns whether the write searched for its key.
 CREATE FUNCTION put(t regclass, id text, doc jsonb DEFAULT '{}') RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     before bigint = probes(t);
@@ -17,7 +18,8 @@ BEGIN
 END $$;
 \set VERBOSITY terse
 
--- Nothing in it, nothing that expires soon, something that does
+-- An empty table, a table in which nothing expires soon, and one with a document that
+-- does
 SELECT ttl_docs.create_collection('lazy', 1000, indexing => 'lazy');
 SELECT put('lazy', 'a');
 SELECT put('lazy', 'b', '{"ttl": 100}');
@@ -44,7 +46,7 @@ SET LOCAL ttl_docs.clock_offset = 5000;
 INSERT INTO own VALUES ('a', '{"n": 1}');
 SELECT id, doc FROM own;
 ROLLBACK;
--- with settings that have just changed, and are taken back
+-- The settings change, and the change is rolled back.
 SELECT put('own', 'a');
 BEGIN;
 SELECT ttl_docs.set_default_ttl('own', 10);
@@ -59,21 +61,21 @@ ROLLBACK;
 SET ttl_docs.clock_offset = 1000;
 SELECT put('own', 'a');
 RESET ttl_docs.clock_offset;
--- or committed
+-- The change of settings is committed.
 SELECT ttl_docs.set_default_ttl('own', 500);
 SELECT put('own', 'c');
 SELECT ttl_docs.set_default_ttl('own', 50);
 SET ttl_docs.clock_offset = 60;
 SELECT put('own', 'c');
 RESET ttl_docs.clock_offset;
--- TTL off: what was dead stays so, and is looked for
+-- TTL off: expired documents stay expired, and writes search for them.
 SET ttl_docs.clock_offset = 200;
 SELECT ttl_docs.set_default_ttl('own', NULL);
 RESET ttl_docs.clock_offset;
 SELECT put('own', 'c');
 SELECT put('own', 'c');
 
--- A file that is taken back
+-- A new file of the table, and a rollback to the old one
 SELECT ttl_docs.create_collection('file', 1000, indexing => 'lazy');
 SELECT put('file', 'a');
 SELECT ttl_docs.set_default_ttl('file', 1001);
@@ -96,7 +98,7 @@ SET ttl_docs.clock_offset = 2000;
 SELECT put('file', 'c', '{"ttl": -1}');
 RESET ttl_docs.clock_offset;
 
--- the same when the transaction is the first that scans the table
+-- The same if this transaction is the first one that scans the table
 SELECT ttl_docs.create_collection('file_' || mode, NULL, mode) FROM unnest(ARRAY['lazy', 'consistent']) AS mode;
 ALTER TABLE file_consistent ADD COLUMN n int;
 INSERT INTO file_lazy VALUES ('a', '{}');
@@ -114,7 +116,7 @@ SELECT put('file_lazy', 'a', '{"ttl": -1}');
 SELECT put('file_consistent', 'a', '{"ttl": -1}');
 RESET ttl_docs.clock_offset;
 
--- An update, and stamps from elsewhere
+-- An update, and a _ts that the client sends
 CREATE TABLE brought (id text PRIMARY KEY, doc jsonb, changed timestamptz DEFAULT clock_timestamp());
 SELECT ttl_docs.adopt('brought', 1000, indexing => 'lazy');
 SELECT put('brought', 'a');
@@ -131,7 +133,7 @@ INSERT INTO brought (id, doc, _ts) VALUES ('c', '{}', now() - interval '2000 s')
 RESET row_security;
 SELECT put('brought', 'c');
 
--- What has become of a collection while it was none
+-- The table changes while it is not a collection.
 SELECT ttl_docs.release('brought');
 SELECT ttl_docs.adopt('brought', 1000, indexing => 'lazy', last_modified => 'changed');
 SELECT put('brought', 'd');
@@ -141,7 +143,7 @@ SELECT ttl_docs.adopt('brought', 1000, indexing => 'lazy', last_modified => 'cha
 SET ttl_docs.clock_offset = 200;
 SELECT put('brought', 'e');
 RESET ttl_docs.clock_offset;
--- or of a partition while it was a collection of its own
+-- A partition changes while it is a collection of its own.
 CREATE TABLE parts (id text PRIMARY KEY, doc jsonb) PARTITION BY LIST (id);
 CREATE TABLE part PARTITION OF parts FOR VALUES IN ('a', 'b');
 SELECT ttl_docs.adopt('parts', 1000, indexing => 'lazy');
@@ -155,7 +157,7 @@ INSERT INTO parts (id, doc) VALUES ('b', '{"n": 2}');
 SELECT id, doc FROM parts ORDER BY 1;
 RESET ttl_docs.clock_offset;
 
--- or of partitions of a partition
+-- The same with a partition that has partitions
 CREATE TABLE root (id text PRIMARY KEY, doc jsonb) PARTITION BY LIST (id);
 CREATE TABLE branch PARTITION OF root FOR VALUES IN ('a', 'b') PARTITION BY LIST (id);
 CREATE TABLE leaf PARTITION OF branch FOR VALUES IN ('a', 'b');
@@ -167,7 +169,7 @@ SET ttl_docs.clock_offset = 2000;
 SELECT put('leaf', 'a', '{"ttl": -1}');
 RESET ttl_docs.clock_offset;
 
--- Other modes and back
+-- Another indexing mode and back
 SELECT ttl_docs.set_indexing('lazy', 'consistent');
 INSERT INTO lazy VALUES ('f', '{"ttl": 10}');
 SELECT ttl_docs.set_indexing('lazy', 'lazy');
@@ -175,18 +177,18 @@ SET ttl_docs.clock_offset = 10;
 SELECT put('lazy', 'f');
 RESET ttl_docs.clock_offset;
 
--- A purge raises it: by the summaries of the index
+-- A purge raises the value: it reads the summaries of the lazy index.
 SELECT ttl_docs.create_collection('large', 100000, indexing => 'lazy');
 ALTER TABLE large ALTER COLUMN doc SET STORAGE PLAIN;
 INSERT INTO large SELECT n::text, jsonb_build_object('ttl', 50000, 'text', repeat('x', 2000)) FROM generate_series(1, 2000) AS n;
 SELECT pg_relation_size('large') / current_setting('block_size')::int > 512 AS is_large,
     brin_summarize_new_values((SELECT indexrelid FROM pg_index WHERE indrelid = 'large'::regclass AND NOT indisunique)) > 0 AS has_summaries;
--- (after a change of the settings it is unknown)
+-- A change of settings makes the value unknown.
 SELECT ttl_docs.set_default_ttl('large', 100001);
 SELECT put('large', 'a', '{"ttl": 50000}');
 CALL ttl_docs.purge('large');
 SELECT put('large', 'a2', '{"ttl": 50000}');
--- one that expires soon, in a slot that is over a little later
+-- A document that expires soon, in a slot that ends a little later
 INSERT INTO large VALUES ('edge', '{"ttl": 179}');
 SELECT ttl_docs.set_default_ttl('large', 100002);
 CALL ttl_docs.purge('large');
@@ -194,7 +196,7 @@ SELECT put('large', 'b', '{"ttl": 50000}');
 SET ttl_docs.clock_offset = 179;
 SELECT put('large', 'edge', '{"ttl": 50000}');
 RESET ttl_docs.clock_offset;
--- and one that expires sooner
+-- A document that expires sooner
 INSERT INTO large VALUES ('soon', '{"ttl": 100}');
 SELECT ttl_docs.set_default_ttl('large', 100003);
 CALL ttl_docs.purge('large');
@@ -202,13 +204,13 @@ SELECT put('large', 'c', '{"ttl": 50000}');
 SET ttl_docs.clock_offset = 100;
 SELECT put('large', 'soon');
 RESET ttl_docs.clock_offset;
--- without summaries, by reading the table
+-- Without summaries, the purge reads the table.
 TRUNCATE large;
 INSERT INTO large SELECT n::text, jsonb_build_object('ttl', CASE WHEN n % 4 = 0 THEN 50000 ELSE 100 END, 'text', repeat('x', 2000)) FROM generate_series(1, 4000) AS n;
 SELECT ttl_docs.set_default_ttl('large', 100004);
 CALL ttl_docs.purge('large');
 SELECT put('large', 'd');
--- also where summaries tell of rows that are gone
+-- The purge also reads the table if the summaries describe rows that no longer exist.
 SET ttl_docs.clock_offset = 200;
 CALL ttl_docs.purge('large');
 VACUUM large;
@@ -217,7 +219,7 @@ CALL ttl_docs.purge('large');
 SELECT put('large', 'e');
 RESET ttl_docs.clock_offset;
 
--- A purge raises it by a btree, past what it has purged
+-- With a btree, a purge raises the value past the documents that it deletes.
 SELECT ttl_docs.create_collection('btree', 1000);
 SELECT put('btree', 'a', '{"ttl": 100}');
 SELECT put('btree', 'b');
@@ -232,7 +234,7 @@ SELECT put('btree', 'd');
 CALL ttl_docs.purge('btree');
 SELECT put('btree', 'e');
 RESET ttl_docs.clock_offset;
--- but not past what is still there
+-- The purge does not raise the value past a document that it could not delete.
 BEGIN;
 SET LOCAL session_replication_role = replica;
 INSERT INTO btree (id, doc, _ts) VALUES ('f', '{}', now() - interval '2000 s');
@@ -243,7 +245,7 @@ CALL ttl_docs.purge('btree');
 DROP TRIGGER keep ON btree;
 SELECT put('btree', 'f');
 SELECT id FROM btree ORDER BY 1;
--- nor in a transaction that may be rolled back
+-- The purge does not raise the value in a transaction that may be rolled back.
 SELECT put('btree', 'g', '{"ttl": 100}');
 SET ttl_docs.clock_offset = 200;
 BEGIN;
@@ -252,7 +254,7 @@ ROLLBACK;
 SELECT put('btree', 'g');
 RESET ttl_docs.clock_offset;
 
--- More tables in a transaction than have a claim each
+-- A transaction that writes to more tables than it can track one by one
 SELECT format('CREATE TABLE many%s (id text PRIMARY KEY, doc jsonb)', n) FROM generate_series(1, 10) AS n \gexec
 SELECT count(ttl_docs.adopt('many' || n, 1000, indexing => 'lazy')) FROM generate_series(1, 10) AS n;
 BEGIN;

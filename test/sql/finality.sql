@@ -1,9 +1,9 @@
 --
--- Expired is final: no change of the DefaultTTL brings a document back, and no
--- floor that sees to it touches a document that is live.
+-- Expired is final: no change of the DefaultTTL brings a document back, and the floors
+-- that guarantee this never affect a live document.
 --
--- Documents of the tests: those whose name begins with "dead" have expired
--- before the change, the others have not.  They are 90 minutes old.
+-- The documents of these tests are 90 minutes old.  Those whose name begins with "dead"
+-- expired before the change; the others did not.
 --
 CREATE FUNCTION new_documents() RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
@@ -21,24 +21,24 @@ SELECT label::jsonb ->> 'default_ttl' AS default_ttl,
        (label::jsonb ->> 'due_floor')::timestamptz AS due_floor
   FROM pg_seclabel WHERE objoid = to_regclass('finality') AND provider = 'ttl_docs';
 
--- Raised
+-- The DefaultTTL is raised
 SELECT new_documents();
 SELECT * FROM floors;
 SELECT string_agg(id, ' ' ORDER BY id) AS before FROM finality;
 SELECT ttl_docs.set_default_ttl('finality', 36000);
 SELECT string_agg(id, ' ' ORDER BY id) AS raised FROM finality;
--- is_expired() knows, and expires_at() tells a time that is over
+-- is_expired() is true for them, and expires_at() returns a time in the past.
 SET ttl_docs.show_expired = on;
 SELECT id, ttl_docs.is_expired('finality', _ts, _ttl), ttl_docs.expires_at('finality', _ts, _ttl) <= ttl_docs.now() AS is_over
   FROM finality ORDER BY id;
 RESET ttl_docs.show_expired;
--- the floors are those of the setting that was in force until now
+-- The floors follow from the setting that was in force before the change.
 SELECT default_ttl, clock_timestamp() - written_floor BETWEEN '1 h' AND '1 h 5 min' AS written_an_hour_ago,
        clock_timestamp() - due_floor BETWEEN '0' AND '5 min' AS due_now
   FROM floors;
 DROP TABLE finality;
 
--- Unset
+-- The DefaultTTL is set to -1
 SELECT new_documents();
 SELECT ttl_docs.set_default_ttl('finality', -1);
 SELECT string_agg(id, ' ' ORDER BY id) AS unset FROM finality;
@@ -47,11 +47,11 @@ SELECT string_agg(id, ' ' ORDER BY id) AS later FROM finality;
 RESET ttl_docs.clock_offset;
 DROP TABLE finality;
 
--- Turned off, and on again under each kind of setting
+-- TTL is turned off, and on again with each kind of setting
 SELECT new_documents();
 SELECT ttl_docs.set_default_ttl('finality', NULL);
 SELECT string_agg(id, ' ' ORDER BY id) AS off FROM finality;
--- while it is off nothing new expires
+-- While TTL is off, nothing more expires.
 SET ttl_docs.clock_offset = '2 h';
 SELECT string_agg(id, ' ' ORDER BY id) AS off_later FROM finality;
 RESET ttl_docs.clock_offset;
@@ -75,7 +75,8 @@ SELECT ttl_docs.set_default_ttl('finality', NULL), ttl_docs.set_default_ttl('fin
 SELECT string_agg(id, ' ' ORDER BY id) AS at_once FROM finality;
 DROP TABLE finality;
 
--- Lowered and raised again: what died in between stays dead.
+-- The DefaultTTL is lowered and raised again: documents that expired in between stay
+-- expired.
 SELECT ttl_docs.create_collection('finality', 36000);
 SET ttl_docs.clock_offset = '-90 min';
 INSERT INTO finality (id, doc) VALUES ('dead', '{}'), ('own', '{"ttl": 36000}');
@@ -91,7 +92,7 @@ SELECT ttl_docs.set_default_ttl('finality', NULL);
 SELECT string_agg(id, ' ' ORDER BY id) AS off FROM finality;
 DROP TABLE finality;
 
--- The dead are dead to writes and to other sessions, too.
+-- Writes and other sessions do not see expired documents either.
 SELECT new_documents();
 SELECT ttl_docs.set_default_ttl('finality', NULL);
 UPDATE finality SET doc = '{}' WHERE id LIKE 'dead%' RETURNING id;
@@ -100,12 +101,13 @@ INSERT INTO finality (id, doc) VALUES ('dead', '{"new": true}')
     ON CONFLICT (id) DO UPDATE SET doc = '{"new": false}' RETURNING id, doc;
 \c -
 SELECT string_agg(id, ' ' ORDER BY id) AS elsewhere FROM finality;
--- A table that is released has none of them left.
+-- release() deletes the expired documents.
 SELECT ttl_docs.release('finality');
 SELECT id, doc FROM finality ORDER BY id;
 DROP TABLE finality;
 
--- A write that reached a document in time wins, even if it commits later.
+-- If a write locks a document before it expires, the write succeeds, even if it commits
+-- later.
 SELECT ttl_docs.create_collection('finality', 3600);
 INSERT INTO finality (id, doc) VALUES ('a', '{}'), ('b', '{}');
 BEGIN;
@@ -120,8 +122,9 @@ RESET ttl_docs.clock_offset;
 DROP TABLE finality;
 
 --
--- The floors, to the microsecond.  What was written at a floor is dead, what
--- was written after it is not; likewise what was due.
+-- The floors are exact to the microsecond.  A document whose _ts equals written_floor
+-- has expired; one with a later _ts has not.  The same applies to due_floor and the
+-- expiry time.
 --
 SELECT ttl_docs.create_collection('finality', 3600);
 SELECT ttl_docs.set_default_ttl('finality', NULL);
@@ -133,12 +136,13 @@ SELECT 'due ' || s, '{"ttl": 60}', due_floor + s * interval '1 microsecond' - in
 UNION ALL
 SELECT 'never ' || s, '{"ttl": -1}', written_floor + s * interval '1 microsecond', -1 FROM floors, generate_series(-1, 1) AS s
 UNION ALL
--- in an off collection a ttl may also be none, which is no way to die
+-- While TTL is off, a document may have an invalid ttl.  A document with an invalid ttl
+-- never expires.
 SELECT 'invalid ' || s, '{"ttl": 0}', written_floor + s * interval '1 microsecond', 0 FROM floors, generate_series(-1, 1) AS s;
 RESET session_replication_role;
 SELECT id FROM finality ORDER BY id COLLATE "C";
--- They are the clock at the change, without a rounding that would bring back
--- what has just expired.
+-- The floors are the clock at the change, without rounding.  Rounding would bring back
+-- a document that has just expired.
 CREATE FUNCTION floor_is_the_clock() RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
 	before timestamptz;
@@ -154,7 +158,7 @@ SELECT ttl_docs.create_collection('floor_docs', NULL);
 SELECT count(*) FILTER (WHERE floor_is_the_clock()) AS right_of_ten FROM generate_series(1, 10);
 DROP FUNCTION floor_is_the_clock;
 DROP TABLE floor_docs;
--- Floors only rise, also if the clock is wrong meanwhile.
+-- Floors only rise, even if the clock is temporarily wrong.
 CREATE TEMP TABLE before AS SELECT * FROM floors;
 SET ttl_docs.clock_offset = '-10 h';
 DELETE FROM finality WHERE id LIKE 'invalid%';
@@ -162,7 +166,8 @@ SELECT ttl_docs.set_default_ttl('finality', 60);
 SELECT ttl_docs.set_default_ttl('finality', 3600);
 SELECT f.written_floor = b.written_floor AS written, f.due_floor = b.due_floor AS due FROM floors AS f, before AS b;
 RESET ttl_docs.clock_offset;
--- Lowering needs none: readers are at work, and theirs would move under them.
+-- Lowering the DefaultTTL does not move the floors, because readers may use them at the
+-- same time.
 SELECT ttl_docs.set_default_ttl('finality', 60);
 SELECT f.written_floor = b.written_floor AS written, f.due_floor = b.due_floor AS due FROM floors AS f, before AS b;
 SELECT ttl_docs.set_default_ttl('finality', 3600);
@@ -172,9 +177,9 @@ DROP VIEW floors;
 DROP TABLE finality;
 
 --
--- A clock that goes back.  A change made while it was ahead has moved the floors
--- into what is now the future; a document that is written now is live all the
--- same, whatever its ttl, and can be written to again.
+-- A clock that goes back.  A change made while the clock was ahead has moved the floors
+-- into the future.  A document written now is still live with any ttl, and can be
+-- written again.
 --
 SELECT ttl_docs.create_collection('finality', 3600);
 SET ttl_docs.clock_offset = '10 h';
@@ -182,7 +187,7 @@ SELECT ttl_docs.set_default_ttl('finality', 7200);
 RESET ttl_docs.clock_offset;
 INSERT INTO finality (id, doc) VALUES ('inherits', '{}'), ('long', '{"ttl": 86400}'), ('never', '{"ttl": -1}'), ('short', '{"ttl": 60}');
 SELECT string_agg(id, ' ' ORDER BY id) AS written FROM finality;
--- its _ts is ahead of the clock only where it has to be
+-- Its _ts is ahead of the clock only where necessary.
 SELECT id, _ts <= clock_timestamp() AS is_the_clock FROM finality ORDER BY id;
 UPDATE finality SET doc = doc || '{"a": 1}' WHERE id <> 'never';
 UPDATE finality SET doc = doc - 'ttl' WHERE id = 'long';
@@ -193,8 +198,8 @@ SELECT string_agg(id, ' ' ORDER BY id) AS written FROM finality;
 DROP TABLE finality;
 
 --
--- A change that lets a document live longer keeps readers out until it commits;
--- the others let them in.
+-- A change that extends the life of documents locks out readers until it commits.
+-- Other changes do not.
 --
 SELECT ttl_docs.create_collection('finality');
 CREATE FUNCTION lock_of_change_to(default_ttl int) RETURNS text LANGUAGE plpgsql AS $$
@@ -213,7 +218,7 @@ SELECT lock_of_change_to(NULL) AS "-1 to off";
 SELECT lock_of_change_to(60) AS "off to 60";
 SELECT lock_of_change_to(NULL) AS "60 to off";
 DROP FUNCTION lock_of_change_to;
--- It is refused to a session that is reading the collection itself.
+-- A session that is reading the collection cannot extend the life of its documents.
 INSERT INTO finality (id, doc) VALUES ('a', '{}');
 SELECT ttl_docs.set_default_ttl('finality', 60) FROM finality;
 \echo :SQLSTATE

@@ -1,12 +1,12 @@
 --
--- The instant of a REPEATABLE READ transaction is that of its first snapshot,
--- also where no query has been executed yet.  The clock moves on by two hours
--- after it; what was live at first is live to the end.
+-- The instant of a REPEATABLE READ transaction is that of its first snapshot, even if
+-- no query has run yet.  The clock then moves ahead by two hours; a document that was
+-- live at the first snapshot stays live for the whole transaction.
 --
 SELECT ttl_docs.create_collection('first', 3600);
 INSERT INTO first (id, doc) VALUES ('a', '{}');
 
--- a statement that failed in a savepoint
+-- A statement that failed in a savepoint takes a snapshot.
 BEGIN ISOLATION LEVEL REPEATABLE READ;
 SAVEPOINT s;
 SELECT nonsense;
@@ -15,7 +15,7 @@ SET ttl_docs.clock_offset = '2 h';
 SELECT count(*) FROM first;
 ROLLBACK;
 
--- one that was only prepared
+-- PREPARE takes a snapshot.
 BEGIN ISOLATION LEVEL REPEATABLE READ;
 PREPARE count_first AS SELECT count(*) FROM first;
 SET ttl_docs.clock_offset = '2 h';
@@ -23,19 +23,19 @@ EXECUTE count_first;
 ROLLBACK;
 DEALLOCATE count_first;
 
--- SET and SHOW take no snapshot
+-- SET and SHOW take no snapshot.
 BEGIN ISOLATION LEVEL REPEATABLE READ;
 SET ttl_docs.clock_offset = '2 h';
 SELECT count(*) FROM first;
 ROLLBACK;
 
--- a transaction that waits for a safe snapshot has it only then
+-- A transaction that waits for a safe snapshot takes its instant after the wait.
 BEGIN ISOLATION LEVEL SERIALIZABLE READ ONLY DEFERRABLE;
 SET ttl_docs.clock_offset = '2 h';
 SELECT count(*) FROM first;
 ROLLBACK;
 
--- Lowering the DefaultTTL moves no floor under a reader.
+-- Lowering the DefaultTTL does not move the floors.
 INSERT INTO first (id, doc) VALUES ('short', '{"ttl": 60}');
 SELECT ttl_docs.set_default_ttl('first', 1800);
 SELECT label::jsonb -> 'written_floor' AS written, label::jsonb -> 'due_floor' AS due

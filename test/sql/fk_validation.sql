@@ -1,14 +1,14 @@
 --
--- Foreign keys are validated against the parents on disk, expired or not, so
--- that a restore cannot fail on one; and nobody gets to use that for anything
--- else, from whatever code ALTER TABLE runs.
+-- Foreign keys are validated against all parents on disk, expired or not, so that a
+-- restore cannot fail because of an expired parent.  No code that ALTER TABLE runs can
+-- use this to read expired documents.
 --
 CREATE TABLE parents (id int PRIMARY KEY, doc jsonb);
 CREATE TABLE children (id int PRIMARY KEY, parent int, doc jsonb);
 SELECT ttl_docs.adopt('parents', 60);
 SELECT ttl_docs.adopt('children', -1);
 INSERT INTO parents VALUES (1, '{}');
--- a live child of an expired parent, and an expired one whose parent is gone
+-- A live child of an expired parent, and an expired child without a parent
 INSERT INTO children VALUES (1, 1, '{}'), (2, 2, '{"ttl": 10}');
 SET ttl_docs.clock_offset = '1 h';
 
@@ -17,7 +17,7 @@ ALTER TABLE children DROP CONSTRAINT fk;
 ALTER TABLE children ADD CONSTRAINT fk FOREIGN KEY (parent) REFERENCES parents NOT VALID;
 ALTER TABLE children VALIDATE CONSTRAINT fk;
 ALTER TABLE children DROP CONSTRAINT fk;
--- ALTER CONSTRAINT ... ENFORCED, since 18
+-- ALTER CONSTRAINT ...  ENFORCED, from PostgreSQL 18
 DO $$
 BEGIN
     IF current_setting('server_version_num')::int >= 180000 THEN
@@ -26,7 +26,7 @@ BEGIN
         EXECUTE 'ALTER TABLE children DROP CONSTRAINT fk';
     END IF;
 END $$;
--- a generated column with another expression, since 17
+-- SET EXPRESSION of a generated column, from PostgreSQL 17
 CREATE TABLE computed (id int, parent int GENERATED ALWAYS AS (id) STORED, CONSTRAINT fk FOREIGN KEY (parent) REFERENCES parents);
 SET session_replication_role = replica;
 INSERT INTO computed VALUES (1);
@@ -38,22 +38,22 @@ BEGIN
     END IF;
 END $$;
 DROP TABLE computed;
--- the same from a function that a query calls
+-- The same from a function that a query calls
 CREATE FUNCTION add_fk() RETURNS void LANGUAGE plpgsql AS
 $$ BEGIN ALTER TABLE children ADD CONSTRAINT fk FOREIGN KEY (parent) REFERENCES parents; END $$;
 SELECT add_fk();
--- a new child is another matter
+-- A new child cannot reference an expired parent.
 INSERT INTO children VALUES (3, 1, '{}');
 \echo :SQLSTATE
--- and a live one without a parent is refused
+-- A live child without a parent is refused.
 ALTER TABLE children DROP CONSTRAINT fk;
 INSERT INTO children VALUES (4, 4, '{}');
 SELECT add_fk();
 \echo :SQLSTATE
 DELETE FROM children WHERE id = 4;
 
--- Functions that ALTER TABLE runs see nothing, also if their queries look like
--- core's, and leave no plan behind that does.
+-- Functions that ALTER TABLE runs see no expired documents, even if their queries look
+-- like those of PostgreSQL.  They leave no cached plan that sees expired documents.
 CREATE TABLE bait (i int);
 INSERT INTO bait VALUES (1);
 CREATE FUNCTION leak_pl(int) RETURNS boolean LANGUAGE plpgsql AS
@@ -68,7 +68,7 @@ SELECT leak_pl(1), leak_sql(1);
 ALTER TABLE bait ADD COLUMN found int DEFAULT leak_shape(1);
 SELECT found FROM bait;
 
--- They cannot make a child of an expired parent either.
+-- These functions cannot insert a child of an expired parent either.
 ALTER TABLE children ADD CONSTRAINT fk FOREIGN KEY (parent) REFERENCES parents DEFERRABLE INITIALLY DEFERRED;
 CREATE FUNCTION sneak(int) RETURNS boolean LANGUAGE plpgsql AS
 $$ BEGIN INSERT INTO children VALUES (5, 1, '{}'); SET CONSTRAINTS ALL IMMEDIATE; RETURN true; END $$;

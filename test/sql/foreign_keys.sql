@@ -1,10 +1,10 @@
--- Foreign keys.  To a check, an expired parent is gone, at every isolation
--- level; an expired child is gone too, and keeps no parent from going; a key
--- that is freed takes the actions of a delete with it, before the new document
--- is in; adding and validating a key works on what is on disk.
+-- Foreign keys.  For a check, an expired parent does not exist, at any isolation level.
+-- An expired child does not exist either, so its parent can be deleted.  When a key is
+-- freed, the actions of a delete run before the new document is inserted.  ADD FOREIGN
+-- KEY and VALIDATE use the rows on disk.
 \set SHOW_CONTEXT never
 
--- What is on disk: live, and expired in brackets.
+-- The documents on disk.  Parentheses mark expired ones.
 CREATE FUNCTION disk(t regclass) RETURNS text LANGUAGE plpgsql SET ttl_docs.show_expired = on AS $$
 DECLARE
     result text;
@@ -14,7 +14,7 @@ BEGIN
     RETURN result;
 END $$;
 
--- ON DELETE RESTRICT has an error of its own from PostgreSQL 18 on.
+-- ON DELETE RESTRICT has its own error from PostgreSQL 18.
 CREATE FUNCTION held_by_child(command text) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
     EXECUTE command;
@@ -38,13 +38,14 @@ INSERT INTO child VALUES (3, 1);
 UPDATE child SET parent = 1 WHERE id = 2;
 \echo :SQLSTATE
 INSERT INTO child VALUES (3, 2), (4, 3);
--- a child that is there stays; writing it again without its key asks nothing
+-- An existing child stays.  An update that does not change its foreign key is not
+-- checked.
 UPDATE child SET note = 'written' WHERE id = 1;
 UPDATE child SET parent = 1 WHERE id = 1;
 COPY child (id, parent) FROM stdin;
 5	1
 \.
--- neither may look aside
+-- These settings do not bypass the check.
 SET ttl_docs.show_expired = on;
 INSERT INTO child VALUES (5, 1);
 \echo :SQLSTATE
@@ -53,7 +54,7 @@ SET row_security = off;
 INSERT INTO child VALUES (5, 1);
 \echo :SQLSTATE
 RESET row_security;
--- at the level of a snapshot from before: the check is of now
+-- Under REPEATABLE READ with an older snapshot, the check still uses the clock.
 SET ttl_docs.clock_offset = 0;
 BEGIN ISOLATION LEVEL REPEATABLE READ;
 SELECT id FROM parent ORDER BY id;
@@ -72,7 +73,7 @@ BEGIN ISOLATION LEVEL REPEATABLE READ;
 SELECT count(*) FROM parent;
 INSERT INTO child VALUES (5, 1);
 ROLLBACK;
--- a deferred check is of the time at which it is made
+-- A deferred check uses the clock at the time of the check.
 ALTER TABLE child ALTER CONSTRAINT child_parent_fkey DEFERRABLE INITIALLY DEFERRED;
 BEGIN;
 INSERT INTO child VALUES (5, 1);
@@ -88,7 +89,7 @@ SELECT id, parent FROM child ORDER BY id;
 ALTER TABLE child ALTER CONSTRAINT child_parent_fkey NOT DEFERRABLE;
 DROP TABLE child, parent;
 
--- Composite, partitioned, and of itself.
+-- A composite foreign key, a partitioned one, and one that references its own table
 CREATE TABLE parent (a int, b int, doc jsonb, PRIMARY KEY (a, b)) PARTITION BY LIST (a);
 CREATE TABLE parent1 PARTITION OF parent FOR VALUES IN (1);
 CREATE TABLE parent2 PARTITION OF parent FOR VALUES IN (2);
@@ -135,12 +136,12 @@ DELETE FROM parent WHERE id = 2;
 \echo :SQLSTATE
 SELECT held_by_child('DELETE FROM parent WHERE id = 3');
 SELECT disk('child') AS child, disk('child_restrict') AS child_restrict;
--- what it leaves on disk is in nobody's way
+-- The expired children on disk do not conflict with new ones.
 INSERT INTO child VALUES (1, 2, '{}');
 SELECT disk('child');
 SET ttl_docs.clock_offset = 0;
 DROP TABLE child, child_restrict;
--- actions do not reach it, and need not
+-- ON UPDATE CASCADE does not change an expired child.
 CREATE TABLE child (id int PRIMARY KEY, parent int REFERENCES parent ON DELETE CASCADE ON UPDATE CASCADE, doc jsonb);
 SELECT ttl_docs.adopt('child', 1000);
 INSERT INTO child VALUES (1, 2, '{"ttl": 100}'), (2, 2, '{}');
@@ -153,8 +154,8 @@ SET ttl_docs.clock_offset = 0;
 DROP TABLE child, parent;
 
 --
--- A parent whose key is freed: what happens to children is what happens when
--- it is deleted, before the new one is in
+-- The key of a parent is freed: children get the actions of a delete, before the new
+-- parent is inserted
 --
 CREATE TABLE parent (id int PRIMARY KEY, doc jsonb);
 SELECT ttl_docs.adopt('parent', 1000);
@@ -166,7 +167,7 @@ INSERT INTO casc VALUES (1, 1), (2, 2), (9, 9);
 INSERT INTO nulled VALUES (1, 1), (2, 2), (9, 9);
 INSERT INTO defaulted VALUES (1, 1), (2, 2);
 SET ttl_docs.clock_offset = 100;
--- with a child of the new one, in the same statement
+-- The same statement also inserts a child of the new parent.
 WITH p AS (INSERT INTO parent VALUES (1, '{"new": true}') RETURNING id)
     INSERT INTO casc SELECT 11, id FROM p;
 SELECT * FROM casc ORDER BY id;
@@ -175,14 +176,14 @@ SELECT * FROM defaulted ORDER BY id;
 SELECT disk('parent');
 INSERT INTO parent VALUES (2, '{"new": true}') ON CONFLICT (id) DO UPDATE SET doc = '{"updated": true}' RETURNING doc;
 SELECT * FROM casc ORDER BY id;
--- the new one's children are its own
+-- The new parent gets its own children.
 INSERT INTO casc VALUES (22, 2);
 SELECT * FROM casc ORDER BY id;
 SET ttl_docs.clock_offset = 0;
 DROP TABLE casc, nulled, defaulted;
 TRUNCATE parent;
 
--- A child that may not lose it
+-- A child with ON DELETE RESTRICT
 CREATE TABLE strict (id int PRIMARY KEY, parent int REFERENCES parent ON DELETE RESTRICT);
 INSERT INTO parent VALUES (1, '{"ttl": 100}'), (2, '{}');
 INSERT INTO strict VALUES (1, 1);
@@ -204,14 +205,14 @@ INSERT INTO strict VALUES (1, 1);
 SET ttl_docs.clock_offset = 100;
 INSERT INTO parent VALUES (1, '{"new": true}');
 \echo :SQLSTATE
--- released from it in the same transaction
+-- The same transaction removes the reference first.
 BEGIN;
 UPDATE strict SET parent = NULL;
 INSERT INTO parent VALUES (1, '{"new": true}');
 COMMIT;
 SELECT disk('parent');
 SET ttl_docs.clock_offset = 0;
--- an expired child does not hold it
+-- An expired child does not prevent the delete.
 DROP TABLE strict;
 TRUNCATE parent;
 CREATE TABLE strict (id int PRIMARY KEY, parent int REFERENCES parent ON DELETE RESTRICT, doc jsonb);
@@ -224,7 +225,7 @@ SELECT disk('parent') AS parent, disk('strict') AS strict;
 SET ttl_docs.clock_offset = 0;
 DROP TABLE strict;
 TRUNCATE parent;
--- deferred, the check waits for the end, where the new parent is as good
+-- A deferred check runs at COMMIT, where the new parent satisfies it.
 CREATE TABLE strict (id int PRIMARY KEY, parent int REFERENCES parent DEFERRABLE INITIALLY DEFERRED);
 INSERT INTO parent VALUES (1, '{"ttl": 100}'), (2, '{"ttl": 100}');
 INSERT INTO strict VALUES (1, 1), (2, 2);
@@ -241,7 +242,7 @@ SELECT disk('parent');
 SET ttl_docs.clock_offset = 0;
 DROP TABLE strict;
 TRUNCATE parent;
--- a tree goes with its root; a chain of collections too
+-- A cascade deletes a whole tree, also across several collections.
 CREATE TABLE middle (id int PRIMARY KEY, parent int REFERENCES parent ON DELETE CASCADE, doc jsonb);
 CREATE TABLE leaf (id int PRIMARY KEY, middle int REFERENCES middle ON DELETE CASCADE, doc jsonb);
 SELECT ttl_docs.adopt('middle', 1000), ttl_docs.adopt('leaf', 1000);
@@ -255,7 +256,7 @@ SET ttl_docs.clock_offset = 0;
 DROP TABLE leaf, middle, parent;
 
 --
--- ADD and VALIDATE look at what is on disk
+-- ADD FOREIGN KEY and VALIDATE check the rows on disk
 --
 CREATE TABLE parent (id int PRIMARY KEY, doc jsonb);
 CREATE TABLE child (id int, parent int, doc jsonb);
@@ -264,7 +265,7 @@ INSERT INTO parent VALUES (1, '{"ttl": 100}'), (2, '{}');
 INSERT INTO child VALUES (1, 1, '{}'), (2, 2, '{}');
 SET ttl_docs.clock_offset = 100;
 ALTER TABLE child ADD CONSTRAINT f FOREIGN KEY (parent) REFERENCES parent;
--- from then on, it is as ever
+-- After that, a new child of an expired parent is refused as usual.
 INSERT INTO child VALUES (3, 1, '{}');
 \echo :SQLSTATE
 ALTER TABLE child DROP CONSTRAINT f;
@@ -273,7 +274,7 @@ ALTER TABLE child VALIDATE CONSTRAINT f;
 INSERT INTO child VALUES (3, 1, '{}');
 \echo :SQLSTATE
 ALTER TABLE child DROP CONSTRAINT f;
--- a parent that is not there at all is missed
+-- A parent that is not on disk at all is an error.
 INSERT INTO child VALUES (4, 4, '{"ttl": 50}');
 ALTER TABLE child ADD CONSTRAINT f FOREIGN KEY (parent) REFERENCES parent;
 \echo :SQLSTATE
@@ -282,7 +283,7 @@ ALTER TABLE child VALIDATE CONSTRAINT f;
 \echo :SQLSTATE
 INSERT INTO child VALUES (3, 1, '{}');
 \echo :SQLSTATE
--- not by a child that has expired
+-- A missing parent is no error if the child has expired.
 SET ttl_docs.clock_offset = 150;
 ALTER TABLE child VALIDATE CONSTRAINT f;
 ALTER TABLE child DROP CONSTRAINT f;
@@ -291,8 +292,8 @@ ALTER TABLE child DROP CONSTRAINT f;
 SELECT ttl_docs.set_default_ttl('child', NULL);
 TRUNCATE child;
 INSERT INTO child VALUES (1, 1, '{}'), (2, 2, '{}');
--- One who may refer to parents but not read them has the rows checked one by
--- one: the same.
+-- If the owner of the child table cannot read the parents, PostgreSQL checks the rows
+-- one by one.  The result is the same.
 CREATE ROLE regress_ttl_referrer;
 GRANT REFERENCES ON parent TO regress_ttl_referrer;
 ALTER TABLE child OWNER TO regress_ttl_referrer;

@@ -1,12 +1,12 @@
 --
--- A command frees keys whose documents its own scan has yet to come to.  They
--- were live when it began and are expired when it gets there; to it they are
--- rows that are gone, not rows that a trigger changed behind its back.
+-- A command frees the key of a document that its own scan has not reached yet.  The
+-- document was live when the command began and has expired when the scan reaches it.
+-- The command treats the document as deleted, not as changed by a trigger.
 --
 SELECT ttl_docs.create_collection('own', 600);
 CREATE TABLE own_child (ref text REFERENCES own ON DELETE CASCADE ON UPDATE CASCADE);
 INSERT INTO own (id, doc) VALUES ('a1', '{}'), ('a2', '{}'), ('b', '{"ttl": 60}'), ('c', '{"ttl": 60}');
--- the cascades make commands of their own, so the second key is freed later
+-- Each cascade runs commands of its own, so the second key is freed by a later command.
 INSERT INTO own_child VALUES ('b'), ('c');
 CREATE FUNCTION later(text) RETURNS text LANGUAGE plpgsql AS
 $$ BEGIN PERFORM set_config('ttl_docs.clock_offset', '120', false); RETURN $1; END $$;
@@ -19,8 +19,8 @@ RESET ttl_docs.clock_offset;
 DROP TABLE own_child, own;
 
 --
--- A document that expires within the statement that wrote it keeps its key until the
--- statement is through: a command cannot delete a row that it has written itself.
+-- If a document expires within the statement that wrote it, it keeps its key until the
+-- statement ends.  A command cannot delete a row that it has written itself.
 --
 \set VERBOSITY terse
 CREATE TABLE own (id text PRIMARY KEY, doc jsonb);
@@ -33,19 +33,19 @@ INSERT INTO own VALUES ('k', '{"v": 1, "ttl": 60}'), (later('k'), '{"v": 2}') ON
 RESET ttl_docs.clock_offset;
 BEGIN;
 INSERT INTO own VALUES ('k', '{"v": 1, "ttl": 60}'), (later('k'), '{"v": 2}') ON CONFLICT DO NOTHING RETURNING id, doc;
--- the next statement finds nothing, and the key is free
+-- The next statement does not see the document, and the key is free.
 SELECT id FROM own;
 INSERT INTO own VALUES ('k', '{"v": 3}') RETURNING id, doc;
 ROLLBACK;
 RESET ttl_docs.clock_offset;
--- one that an UPDATE has renewed, where others come to its key
+-- An UPDATE renews the document, and another document moves to its key.
 INSERT INTO own VALUES ('k', '{"v": 1, "ttl": 60}'), ('l', '{"v": 2}');
 UPDATE own SET id = CASE id WHEN 'l' THEN later('k') ELSE id END;
 \echo :SQLSTATE
 RESET ttl_docs.clock_offset;
 TRUNCATE own;
--- COPY that takes longer than the ttl of its first line: many rows at a time, where that line
--- still waits and where it is in already, and row by row
+-- A COPY takes longer than the ttl of its first line.  The three cases: the first line
+-- is still buffered, the first line is already inserted, and COPY works row by row.
 ALTER TABLE own ADD CONSTRAINT time_passes CHECK (doc->>'v' <> '2' OR set_config('ttl_docs.clock_offset', '120', false) IS NOT NULL);
 COPY own (id, doc) FROM stdin;
 k	{"v": 1, "ttl": 60}
@@ -59,7 +59,7 @@ k	{"v": 1, "ttl": 60}
 k	{"v": 2}
 \.
 RESET ttl_docs.clock_offset;
--- where an earlier statement wrote the first line, it works
+-- If an earlier statement wrote the first line, COPY succeeds.
 INSERT INTO own VALUES ('k', '{"v": 1, "ttl": 60}');
 COPY own (id, doc) FROM stdin;
 k	{"v": 2}
@@ -67,7 +67,7 @@ k	{"v": 2}
 SELECT id, doc FROM own;
 RESET ttl_docs.clock_offset;
 TRUNCATE own;
--- without a conflict, all goes in, and those that live are seen
+-- Without a conflict, COPY inserts all lines, and queries see the live documents.
 COPY own (id, doc) FROM stdin;
 k	{"v": 1, "ttl": 60}
 l	{"v": 2}

@@ -1,7 +1,7 @@
--- A document whose key is freed is deleted as any row is: its BEFORE and AFTER
--- DELETE row triggers fire, in that order and before the new document is in,
--- and can tell by ttl_docs.purging() that no user deleted it.  A trigger that
--- keeps the row, raises, or puts another in its place gets what it asks for.
+-- Freeing a key deletes the expired document like any other row.  Its BEFORE and AFTER
+-- DELETE row triggers fire in that order, before the new document is inserted.
+-- ttl_docs.purging() tells them that no user deleted the document.  A trigger can
+-- prevent the delete, raise an error, or insert another row with the same key.
 \set SHOW_CONTEXT never
 
 CREATE TABLE log (n int GENERATED ALWAYS AS IDENTITY, line text);
@@ -36,13 +36,13 @@ SET ttl_docs.clock_offset = 100;
 INSERT INTO c VALUES ('a', '{"v": 2}');
 SELECT line FROM log ORDER BY n;
 SELECT ttl_docs.purging();
--- ... of an UPDATE
+-- A key freed by an UPDATE
 TRUNCATE log;
 INSERT INTO c VALUES ('b', '{"v": 1, "ttl": 100}');
 SET ttl_docs.clock_offset = 200;
 UPDATE c SET id = 'b' WHERE id = 'a';
 SELECT line FROM log ORDER BY n;
--- an expired document that is in nobody's way is left alone
+-- An expired document that conflicts with no key stays.
 TRUNCATE log;
 INSERT INTO c VALUES ('x', '{"v": 1, "ttl": 100}');
 SET ttl_docs.clock_offset = 300;
@@ -53,8 +53,8 @@ SET ttl_docs.clock_offset = 0;
 DROP TABLE child;
 DROP TABLE c;
 
--- A trigger WHEN, one that is disabled, a constraint trigger, and the row that
--- an AFTER trigger sees.
+-- A trigger with a WHEN condition, a disabled trigger, and a constraint trigger; the
+-- log shows the row that an AFTER trigger sees.
 SELECT ttl_docs.create_collection('c', 1000);
 CREATE TRIGGER note_when AFTER DELETE ON c FOR EACH ROW WHEN (OLD.doc ? 'told') EXECUTE FUNCTION note();
 CREATE TRIGGER note_off AFTER DELETE ON c FOR EACH ROW EXECUTE FUNCTION note();
@@ -72,7 +72,8 @@ SELECT regexp_replace(line, ', purging', '') AS line FROM log ORDER BY n;
 SET ttl_docs.clock_offset = 0;
 DROP TABLE c;
 
--- A trigger with a transition table sees what the statement did.
+-- A transition table contains the rows of the user's statement, not the documents whose
+-- keys were freed.
 SELECT ttl_docs.create_collection('c', 1000);
 CREATE FUNCTION counts() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -91,7 +92,7 @@ SET ttl_docs.clock_offset = 0;
 DROP TABLE c;
 DROP FUNCTION counts();
 
--- A trigger that keeps the row: the key is taken.
+-- If a trigger prevents the delete, the key stays in use.
 SELECT ttl_docs.create_collection('c', 1000);
 CREATE FUNCTION veto() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$;
 CREATE TRIGGER veto BEFORE DELETE ON c FOR EACH ROW EXECUTE FUNCTION veto();
@@ -106,7 +107,7 @@ MERGE INTO c USING (VALUES ('a')) AS v(id) ON c.id = v.id
     WHEN MATCHED THEN DELETE WHEN NOT MATCHED THEN INSERT (id, doc) VALUES (v.id, '{"v": 2}');
 \echo :SQLSTATE
 SELECT count(*) FROM c;
--- One that raises: so does the INSERT, and purging() is over.
+-- If a trigger raises an error, the INSERT fails, and purging() is false again.
 CREATE OR REPLACE FUNCTION veto() RETURNS trigger LANGUAGE plpgsql AS
     $$ BEGIN RAISE EXCEPTION 'no, purging %', ttl_docs.purging() USING ERRCODE = 'P9999'; END $$;
 INSERT INTO c VALUES ('a', '{"v": 2}');
@@ -118,7 +119,7 @@ BEGIN
 EXCEPTION WHEN SQLSTATE 'P9999' THEN
     RAISE NOTICE 'caught: %, now %', sqlerrm, ttl_docs.purging();
 END $$;
--- One that deletes the row itself: it is gone, and the key is free.
+-- If a trigger deletes the row itself, the key is free.
 CREATE OR REPLACE FUNCTION veto() RETURNS trigger LANGUAGE plpgsql SET ttl_docs.clock_offset = 0 AS $$
 BEGIN
     IF pg_trigger_depth() = 1 THEN
@@ -131,7 +132,7 @@ INSERT INTO c VALUES ('a', '{"v": 2}');
 SELECT id, doc FROM c;
 ROLLBACK;
 DROP TRIGGER veto ON c;
--- One that puts another in its place: that one has the key.
+-- If a trigger inserts another row with the key, that row has the key.
 CREATE FUNCTION take() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO c VALUES (OLD.id, '{"v": "taken"}');
@@ -146,8 +147,8 @@ SET ttl_docs.clock_offset = 0;
 DROP TABLE c;
 DROP FUNCTION veto(), take();
 
--- What a trigger of a freed document does itself: it writes as ever, to other
--- collections and to this one, and frees keys there.
+-- A trigger of a freed document can write to other collections and to this one, and can
+-- free keys there.
 CREATE FUNCTION archive() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO archive VALUES (OLD.id, OLD.doc || '{"ttl": 50}') ON CONFLICT (id) DO NOTHING;
@@ -170,7 +171,7 @@ SET ttl_docs.clock_offset = 0;
 DROP TABLE c, archive;
 DROP FUNCTION archive();
 
--- Replication: triggers of the origin do not fire, those of the replica do.
+-- Replication: origin triggers do not fire, replica triggers do.
 SELECT ttl_docs.create_collection('c', 1000);
 CREATE TRIGGER note_origin AFTER DELETE ON c FOR EACH ROW EXECUTE FUNCTION note();
 CREATE TRIGGER note_always AFTER DELETE ON c FOR EACH ROW EXECUTE FUNCTION note();
@@ -185,8 +186,8 @@ SELECT line FROM log ORDER BY n;
 SET ttl_docs.clock_offset = 0;
 DROP TABLE c;
 
--- A published table without a replica identity: its documents cannot be
--- deleted, so the key stays taken, as an error that says so.
+-- A published table without a replica identity: its documents cannot be deleted, so the
+-- key stays in use, and the error says so.
 SET client_min_messages = error;
 CREATE TABLE c (id int UNIQUE, doc jsonb);
 SELECT ttl_docs.adopt('c', 1000);

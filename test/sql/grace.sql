@@ -1,7 +1,8 @@
 --
--- A change of settings that makes living documents expire: it says how many, and
--- holds the purge of the collection for ttl_docs.purge_grace, so that they can be
--- copied out.  (The workers, and the end of the hold: test/t/027_purge_grace.pl.)
+-- A change of settings that makes live documents expire reports how many.  It also
+-- holds the purge of the collection for ttl_docs.purge_grace, so that the owner can
+-- copy the documents out. test/t/027_purge_grace.pl tests the workers and the end of
+-- the hold.
 --
 \set SHOW_CONTEXT never
 CREATE ROLE regress_ttl_docs_owner;
@@ -10,7 +11,7 @@ CREATE SCHEMA grace AUTHORIZATION regress_ttl_docs_owner;
 SET search_path = grace;
 SET ttl_docs.purge_grace = '10min';
 
--- What is held, and the names of what is on disk
+-- The holds of a collection, and the ids on disk
 CREATE FUNCTION holds(collection regclass) RETURNS text LANGUAGE sql AS
 $$ SELECT concat_ws(' ', c.holds, CASE WHEN s.state IN ('grace', 'paused', 'restored') THEN s.state END) FROM ttl_docs.collections AS c JOIN ttl_docs.stat_collections AS s USING (collection)
     WHERE c.collection = $1 $$;
@@ -21,7 +22,8 @@ BEGIN
     RETURN ids;
 END $$;
 
--- Lower: documents that had expired before are not counted, nor those that never expire.
+-- A lower DefaultTTL.  The count leaves out documents that expired earlier and those
+-- that never expire.
 SELECT ttl_docs.create_collection('docs', 3600);
 ALTER TABLE docs OWNER TO regress_ttl_docs_owner;
 GRANT USAGE ON SCHEMA grace TO regress_ttl_docs_other;
@@ -38,11 +40,12 @@ SELECT ttl_docs.set_default_ttl('docs', 600);
 SELECT id FROM docs ORDER BY id;
 SELECT holds('docs');
 RESET ROLE;
--- the hint tells the time that is left
+-- The hint shows the remaining time.
 SELECT hint ~ 'for another (10 min|9 min \d+ s)\.' AS time_left FROM ttl_docs.stat_collections WHERE collection = 'docs'::regclass;
 SELECT hint FROM ttl_docs.collections WHERE collection = 'docs'::regclass;
 
--- All of it is held, ordinary expiries too.  By name it is an error, else a warning.
+-- The hold applies to the whole collection, also to documents that expired normally.
+-- Purging it by name is an error; CALL purge() gives a warning.
 \set VERBOSITY terse
 CALL ttl_docs.purge('docs');
 \echo :SQLSTATE
@@ -50,7 +53,7 @@ CALL ttl_docs.purge();
 \set VERBOSITY default
 SELECT on_disk('docs');
 
--- The owner copies them out, a superuser too; nobody else sees them.
+-- The owner and a superuser can copy the documents out.  Nobody else sees them.
 SET ROLE regress_ttl_docs_owner;
 BEGIN;
 SET LOCAL row_security = off;
@@ -64,22 +67,22 @@ SELECT id FROM docs WHERE ttl_docs.is_expired('docs', _ts, _ttl) ORDER BY id;
 COMMIT;
 RESET ROLE;
 
--- They are expired for good: raising the DefaultTTL does not bring them back, and
--- neither ends the hold nor counts anything.
+-- The documents stay expired: raising the DefaultTTL does not bring them back.  Raising
+-- it does not end the hold either, and reports no count.
 SELECT ttl_docs.set_default_ttl('docs', 7200);
 SELECT id FROM docs ORDER BY id;
 SELECT holds('docs');
--- A write that takes the key of one deletes it.
+-- A write that needs the key of one of these documents deletes the document.
 INSERT INTO docs VALUES ('half1', '{"new": true}');
 SELECT on_disk('docs');
 
--- release() would delete them.
+-- release() fails, because it would delete them.
 \set VERBOSITY terse
 SELECT ttl_docs.release('docs');
 \echo :SQLSTATE
 \set VERBOSITY default
 BEGIN;
--- resume_purge() ends the hold
+-- resume_purge() ends the hold.
 SELECT ttl_docs.resume_purge('docs');
 SELECT holds('docs');
 SELECT ttl_docs.release('docs');
@@ -89,19 +92,19 @@ SELECT ttl_docs.resume_purge('docs');
 CALL ttl_docs.purge('docs');
 SELECT on_disk('docs');
 
--- No document, no notice, no hold.
+-- If no document expires, there is no notice and no hold.
 SELECT ttl_docs.set_default_ttl('docs', 3600);
 SELECT ttl_docs.set_default_ttl('docs', NULL);
 SELECT ttl_docs.set_default_ttl('docs', -1);
 SELECT holds('docs');
 
--- purge_grace = 0 does not hold, and everybody may set it.
+-- purge_grace = 0 does not hold the purge.  Every user may set it.
 SET ROLE regress_ttl_docs_owner;
 SET ttl_docs.purge_grace = 0;
 SELECT ttl_docs.set_default_ttl('docs', 60);
 SELECT holds('docs');
 SET ttl_docs.purge_grace = '1h';
--- it does not end a hold that is there, nor does a shorter one
+-- Neither 0 nor a shorter purge_grace ends an existing hold.
 SELECT ttl_docs.set_default_ttl('docs', NULL);
 INSERT INTO docs VALUES ('new1', '{}'), ('new2', '{}');
 RESET ROLE;
@@ -118,7 +121,7 @@ SELECT label::jsonb ->> 'grace_until' > to_json(now() + interval '50min') #>> '{
 RESET ttl_docs.clock_offset;
 SET ttl_docs.purge_grace = '10min';
 
--- The end is by the clock of the server, whatever that of the session is.
+-- The server clock ends the hold, whatever the clock_offset of the session is.
 SELECT ttl_docs.create_collection('moved', -1);
 INSERT INTO moved VALUES ('a', '{}');
 SET ttl_docs.clock_offset = '100d';
@@ -129,7 +132,7 @@ SET ttl_docs.clock_offset = '1000d';
 SELECT holds('moved');
 RESET ttl_docs.clock_offset;
 
--- Turning TTL on: ttls of documents count, too.
+-- Turning TTL on: a document's own ttl counts, too.
 SELECT ttl_docs.create_collection('off');
 SET ttl_docs.clock_offset = '-1h';
 INSERT INTO off VALUES ('short', '{"ttl": 60}'), ('long', '{"ttl": 7200}'), ('none', '{}');
@@ -141,7 +144,7 @@ SELECT holds('off');
 SELECT ttl_docs.set_default_ttl('off', 60);
 SELECT holds('off');
 
--- Rows that are updated, deleted or not committed have entries, and are not counted.
+-- Index entries of updated, deleted and uncommitted rows are not counted.
 SELECT ttl_docs.create_collection('churn', -1);
 SET ttl_docs.clock_offset = '-1h';
 INSERT INTO churn SELECT 'k' || i, '{}' FROM generate_series(1, 20) AS i;
@@ -155,7 +158,7 @@ SELECT ttl_docs.set_default_ttl('churn', 60);
 COMMIT;
 SELECT count(*) FROM churn;
 
--- Counting ends at 10,000.
+-- Counting stops at 10,000.
 SELECT ttl_docs.create_collection('many', -1);
 SET ttl_docs.clock_offset = '-1h';
 INSERT INTO many SELECT i, '{}' FROM generate_series(1, 10001) AS i;
@@ -163,7 +166,7 @@ RESET ttl_docs.clock_offset;
 SELECT ttl_docs.set_default_ttl('many', 60);
 SELECT count(*) FROM many;
 
--- lazy: the number is unknown, and an empty table has none
+-- Lazy indexing: the number is unknown, except for an empty table.
 SELECT ttl_docs.create_collection('lazy', -1, 'lazy');
 SELECT ttl_docs.set_default_ttl('lazy', 60);
 SELECT holds('lazy');
@@ -171,7 +174,7 @@ INSERT INTO lazy VALUES ('a', '{}');
 SELECT ttl_docs.set_default_ttl('lazy', 30);
 SELECT holds('lazy');
 
--- adopt() counts exactly
+-- adopt() counts exactly.
 CREATE TABLE plain (id text PRIMARY KEY, doc jsonb, changed timestamptz);
 INSERT INTO plain SELECT i, '{}', now() - interval '1h' FROM generate_series(1, 10010) AS i;
 SELECT ttl_docs.adopt('plain', 60, last_modified => 'changed');
@@ -181,7 +184,8 @@ INSERT INTO plain_now VALUES ('a', '{}');
 SELECT ttl_docs.adopt('plain_now', 60);
 SELECT holds('plain_now');
 
--- Partitions: one hold for all of it.  What a new partition brings counts.
+-- Partitions: one hold applies to the whole collection.  The documents of a new
+-- partition count.
 CREATE TABLE parts (id text, doc jsonb) PARTITION BY LIST (id);
 CREATE TABLE parts_a PARTITION OF parts FOR VALUES IN ('a', 'aa') PARTITION BY LIST (id);
 CREATE TABLE parts_a1 PARTITION OF parts_a FOR VALUES IN ('a');
@@ -192,8 +196,8 @@ ALTER TABLE parts_a ATTACH PARTITION parts_a2 FOR VALUES IN ('aa');
 SELECT holds('parts');
 SELECT id FROM parts;
 SELECT ttl_docs.resume_purge('parts');
--- a collection by itself: documents that are expired there are not counted, and its
--- hold goes on
+-- A collection becomes a partition.  The count leaves out documents that had already
+-- expired there, and its hold continues.
 CREATE TABLE parts_b (id text, doc jsonb);
 SELECT ttl_docs.adopt('parts_b', 7200);
 SET session_replication_role = replica;
@@ -212,10 +216,10 @@ SELECT ttl_docs.set_default_ttl('parts', 1800);
 SELECT holds('parts');
 ALTER TABLE parts ATTACH PARTITION parts_b FOR VALUES IN ('b');
 SELECT holds('parts');
--- DETACH takes it along
+-- A detached partition keeps the hold.
 ALTER TABLE parts DETACH PARTITION parts_a;
 SELECT holds('parts_a');
--- so does a pause, and the hold after a restore
+-- A pause and the hold after a restore also move with the partition.
 SELECT ttl_docs.resume_purge('parts');
 ALTER TABLE parts DETACH PARTITION parts_b;
 SELECT ttl_docs.pause_purge('parts_b');
@@ -230,12 +234,12 @@ SECURITY LABEL FOR ttl_docs ON TABLE parts_b IS :'parts_label';
 SELECT holds('parts_b');
 ALTER TABLE parts ATTACH PARTITION parts_b FOR VALUES IN ('b');
 SELECT holds('parts');
--- a new partition is empty
+-- A new partition is empty, so there is no hold.
 SELECT ttl_docs.resume_purge('parts');
 CREATE TABLE parts_c PARTITION OF parts FOR VALUES IN ('c');
 SELECT holds('parts');
 
--- Who does not own the root cannot hold its purge.
+-- A user who does not own the root cannot hold its purge.
 CREATE TABLE parts_d PARTITION OF parts FOR VALUES IN ('d', 'dd') PARTITION BY LIST (id);
 ALTER TABLE parts_d OWNER TO regress_ttl_docs_other;
 CREATE TABLE parts_d1 (LIKE parts_d INCLUDING DEFAULTS);
@@ -250,13 +254,13 @@ RESET ROLE;
 SELECT holds('parts');
 SET ttl_docs.purge_grace = '10min';
 
--- Holds beside one another
+-- Several holds at the same time
 SELECT ttl_docs.pause_purge('moved');
 SELECT holds('moved');
 SELECT ttl_docs.resume_purge('moved');
 SELECT holds('moved');
 
--- A label by hand
+-- A label set by hand
 CREATE TABLE labelled (LIKE moved);
 SECURITY LABEL FOR ttl_docs ON TABLE labelled IS '{"version": 1, "document": "doc", "default_ttl": 60, "indexing": "consistent", "written_floor": null, "due_floor": null, "paused": false, "database": 1, "table": 1, "grace_until": "now"}';
 SECURITY LABEL FOR ttl_docs ON TABLE labelled IS '{"version": 1, "document": "doc", "default_ttl": 60, "indexing": "consistent", "written_floor": null, "due_floor": null, "paused": false, "database": 1, "table": 1, "purge_subscribed": "yes"}';
@@ -265,7 +269,7 @@ SELECT holds, purge_subscribed FROM ttl_docs.collections WHERE collection = 'lab
 SELECT ttl_docs.resume_purge('labelled');
 SELECT holds, purge_subscribed FROM ttl_docs.collections WHERE collection = 'labelled'::regclass;
 
--- Purging what a subscription writes: the owner decides.
+-- The owner decides whether to purge the target of a subscription.
 SET ROLE regress_ttl_docs_other;
 SELECT ttl_docs.set_purge_subscribed('docs', true);
 RESET ROLE;

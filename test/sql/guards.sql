@@ -1,10 +1,10 @@
--- A collection stays whole.  Taking a piece of it away is refused, names the
--- function to call, and changes nothing; DDL that may happen leaves the
--- metadata right; whatever is rolled back never was, in this session's cache
--- too; without the extension the tables are plain tables.
+-- A collection stays complete.  A command that would remove a part of it is refused,
+-- names the function to call, and changes nothing.  DDL that is allowed keeps the
+-- metadata correct.  A rollback restores everything, also this session's cache.
+-- Without the extension, the tables are plain tables.
 \set SHOW_CONTEXT never
 
--- What a table has of a collection, in one line.
+-- Shows in one line which parts of a collection a table has.
 CREATE FUNCTION pieces(t regclass) RETURNS text LANGUAGE sql AS $$
 SELECT concat_ws(' | ',
     (SELECT string_agg(attname || ' ' || format_type(atttypid, atttypmod) || CASE WHEN attnotnull THEN '!' ELSE '' END, ', ' ORDER BY attnum)
@@ -51,7 +51,7 @@ ALTER TABLE g ALTER COLUMN _ts DROP NOT NULL;
 \echo :SQLSTATE
 ALTER TABLE g ALTER COLUMN _slot ADD GENERATED ALWAYS AS IDENTITY;
 \echo :SQLSTATE
--- nor may another come in its place, or its values be replaced
+-- A system column cannot be replaced, nor can ALTER TABLE replace its values.
 \set VERBOSITY sqlstate
 ALTER TABLE g DROP COLUMN _ttl, ADD COLUMN _ttl bigint;
 ALTER TABLE g DROP COLUMN _ttl, ADD COLUMN _ttl int;
@@ -61,7 +61,7 @@ ALTER TABLE g ALTER COLUMN _ttl TYPE int USING NULL;
 ALTER TABLE g ALTER COLUMN _ts TYPE timestamptz USING now();
 ALTER TABLE g ALTER COLUMN _slot TYPE bigint USING 0;
 \set VERBOSITY default
--- not at the top, not behind an exception handler either
+-- The same inside a function, also with an exception handler
 DO $$
 BEGIN
     ALTER TABLE g DROP COLUMN _ts;
@@ -71,7 +71,7 @@ END $$;
 SELECT pieces('g') = :'whole' AS whole;
 
 --
--- The document column: it may be renamed, and is followed
+-- The document column can be renamed; the collection follows the new name
 --
 ALTER TABLE g DROP COLUMN doc;
 \echo :SQLSTATE
@@ -101,7 +101,7 @@ ALTER TABLE g RENAME COLUMN body TO doc;
 SELECT pieces('g') = :'whole' AS whole;
 
 --
--- The trigger
+-- The ttl_docs trigger
 --
 DROP TRIGGER zzz_ttl_docs ON g;
 \echo :SQLSTATE
@@ -134,7 +134,8 @@ CREATE TRIGGER another BEFORE INSERT ON g FOR EACH ROW EXECUTE FUNCTION ttl_docs
 DROP FUNCTION ttl_docs_internal.write_document() CASCADE;
 \echo :SQLSTATE
 SELECT pieces('g') = :'whole' AS whole;
--- Made again as it was, it is as it was: it fires always.
+-- Creating the trigger again with the same definition changes nothing: it still is
+-- ENABLE ALWAYS.
 CREATE OR REPLACE TRIGGER zzz_ttl_docs BEFORE INSERT OR UPDATE OR DELETE ON g
     FOR EACH ROW EXECUTE FUNCTION ttl_docs_internal.write_document();
 SELECT pieces('g') = :'whole' AS whole;
@@ -142,7 +143,8 @@ ALTER TABLE g ENABLE REPLICA TRIGGER zzz_ttl_docs;
 SELECT pieces('g') = :'whole' AS whole;
 ALTER TABLE g ENABLE TRIGGER zzz_ttl_docs;
 SELECT pieces('g') = :'whole' AS whole;
--- Disabling all leaves ours enabled, and takes the user's.
+-- DISABLE TRIGGER ALL disables the user's triggers and leaves the ttl_docs trigger
+-- enabled.
 CREATE TRIGGER users BEFORE INSERT ON g FOR EACH ROW EXECUTE FUNCTION other();
 ALTER TABLE g DISABLE TRIGGER ALL;
 SELECT tgname, tgenabled FROM pg_trigger WHERE tgrelid = 'g'::regclass ORDER BY tgname;
@@ -153,7 +155,7 @@ SELECT tgname, tgenabled FROM pg_trigger WHERE tgrelid = 'g'::regclass ORDER BY 
 DROP TRIGGER users ON g;
 SELECT pieces('g') = :'whole' AS whole;
 
--- Ours is the last BEFORE ROW trigger, in the order of bytes.
+-- The ttl_docs trigger is the last BEFORE ROW trigger in byte order.
 CREATE TRIGGER zzz_ttl_docs2 BEFORE UPDATE ON g FOR EACH ROW EXECUTE FUNCTION other();
 \echo :SQLSTATE
 CREATE TRIGGER "zzzé" BEFORE INSERT ON g FOR EACH ROW EXECUTE FUNCTION other();
@@ -162,7 +164,7 @@ CREATE TRIGGER aaa BEFORE INSERT ON g FOR EACH ROW EXECUTE FUNCTION other();
 ALTER TRIGGER aaa ON g RENAME TO zzzz;
 \echo :SQLSTATE
 ALTER TRIGGER aaa ON g RENAME TO "zzz_ttl_docr";
--- the others may have any name
+-- Triggers of other kinds may have any name.
 CREATE TRIGGER zzzz_after AFTER INSERT ON g FOR EACH ROW EXECUTE FUNCTION other();
 CREATE TRIGGER zzzz_statement BEFORE INSERT ON g FOR EACH STATEMENT EXECUTE FUNCTION other();
 CREATE CONSTRAINT TRIGGER zzzz_constraint AFTER INSERT ON g DEFERRABLE FOR EACH ROW EXECUTE FUNCTION other();
@@ -186,7 +188,7 @@ CREATE INDEX g_by_doc ON g USING gin (doc);
 DROP INDEX g_by_doc, g__slot_idx;
 \echo :SQLSTATE
 DROP INDEX g_by_doc;
--- what cannot do its work does not count
+-- Indexes that cannot serve as purge index do not count.
 CREATE INDEX g_partial ON g (_slot) WHERE _slot > 0;
 CREATE INDEX g_two ON g (_slot, id);
 CREATE INDEX g_hash ON g USING hash (_slot);
@@ -194,7 +196,7 @@ CREATE INDEX g_brin ON g USING brin (_slot);
 DROP INDEX g__slot_idx;
 \echo :SQLSTATE
 DROP INDEX g_partial, g_two, g_hash, g_brin;
--- one that can may take its place, and its name is free
+-- An index that can serve as purge index may replace it, and may have any name.
 CREATE INDEX g_whole ON g (_slot);
 DROP INDEX g__slot_idx;
 SELECT indexdef FROM pg_indexes WHERE tablename = 'g' ORDER BY indexname;
@@ -208,13 +210,13 @@ ALTER INDEX g_other RENAME TO g__slot_idx;
 SELECT pieces('g') = :'whole' AS whole;
 DROP INDEX g__slot_idx;
 \echo :SQLSTATE
--- under TTL without a default, too
+-- The same with a DefaultTTL of -1
 SELECT ttl_docs.set_default_ttl('g', -1);
 DROP INDEX g__slot_idx;
 \echo :SQLSTATE
 DROP INDEX CONCURRENTLY g__slot_idx;
 \echo :SQLSTATE
--- without TTL it may go, and turning TTL on asks for it
+-- While TTL is off, the index can be dropped.  Turning TTL on requires it.
 SELECT ttl_docs.set_default_ttl('g', NULL);
 DROP INDEX g__slot_idx;
 SELECT ttl_docs.set_default_ttl('g', 6000);
@@ -245,8 +247,8 @@ SELECT pieces('g') = :'whole' AS whole;
 SELECT count(*) FROM pg_inherits WHERE 'g'::regclass IN (inhrelid, inhparent);
 DROP TABLE parted, like_g;
 
--- A partitioned collection takes no foreign table; a partitioned plain table
--- takes no collection.
+-- A foreign table cannot become a partition of a collection.  A collection cannot
+-- become a partition of a plain table.
 CREATE FOREIGN DATA WRAPPER regress_ttl_fdw;
 CREATE SERVER regress_ttl_server FOREIGN DATA WRAPPER regress_ttl_fdw;
 CREATE TABLE p (id int PRIMARY KEY, doc jsonb) PARTITION BY RANGE (id);
@@ -272,7 +274,7 @@ ALTER TABLE no_collection ATTACH PARTITION own FOR VALUES FROM (10) TO (20);
 \echo :SQLSTATE
 SELECT pieces('own');
 DROP TABLE own, pu, no_collection;
--- A partition's pieces are guarded as its root's.
+-- The parts of a partition are protected like those of its root.
 DROP TRIGGER zzz_ttl_docs ON p1;
 \echo :SQLSTATE
 ALTER TABLE p1 DISABLE TRIGGER zzz_ttl_docs;
@@ -298,7 +300,7 @@ ALTER TABLE p RENAME COLUMN doc TO body;
 INSERT INTO p VALUES (1, '{"ttl": 500}'), (2, '{}') RETURNING tableoid::regclass, body, _ttl;
 ALTER TABLE p RENAME COLUMN body TO doc;
 
--- A table that comes as a partition brings documents that nobody stamped.
+-- An attached table brings documents whose system columns the server did not set.
 CREATE TABLE p2 (doc jsonb, _slot bigint, _ttl int, _ts timestamptz NOT NULL, id int NOT NULL);
 INSERT INTO p2 VALUES ('{"ttl": 10000}', 1, 2, clock_timestamp() - interval '7000 s', 10),
     ('{}', NULL, NULL, clock_timestamp() - interval '7000 s', 11), ('{"ttl": "x"}', NULL, NULL, clock_timestamp(), 12);
@@ -312,17 +314,17 @@ CREATE TABLE p3 (id int NOT NULL, doc jsonb);
 ALTER TABLE p ATTACH PARTITION p3 FOR VALUES FROM (20) TO (30);
 \echo :SQLSTATE
 DROP TABLE p3;
--- One that goes stays a collection, and what has expired in it stays dead.
+-- A detached partition stays a collection, and its expired documents stay expired.
 ALTER TABLE p DETACH PARTITION p2;
 SELECT pieces('p2');
 SELECT id FROM p2;
 SELECT id FROM p ORDER BY id;
--- Attached again it is a partition as before, and detached once more ...
+-- The table is attached again as before, and detached once more.
 ALTER TABLE p ATTACH PARTITION p2 FOR VALUES FROM (10) TO (20);
 SELECT pieces('p2');
 SELECT id FROM p ORDER BY id;
 ALTER TABLE p DETACH PARTITION p2;
--- ... it may go its own way, but not bring back what has expired on it.
+-- Now its settings can differ, but its expired documents stay expired.
 SELECT ttl_docs.set_default_ttl('p2', 1);
 SET ttl_docs.clock_offset = 1;
 SELECT ttl_docs.set_default_ttl('p2', NULL);
@@ -342,7 +344,7 @@ RESET ttl_docs.clock_offset;
 DROP TABLE p, p1, p2;
 
 --
--- The label is written by the functions
+-- Only the functions write the label
 --
 SELECT label AS label_g FROM pg_seclabel WHERE objoid = 'g'::regclass \gset
 SELECT ttl_docs.create_collection('fresh', 6000);
@@ -364,7 +366,7 @@ SECURITY LABEL FOR ttl_docs ON TABLE plain IS 'not json';
 \echo :SQLSTATE
 SECURITY LABEL FOR ttl_docs ON TABLE plain IS '[]';
 \echo :SQLSTATE
--- somebody who has never heard of ttl_docs, whose label provider is the only one
+-- A user does not know ttl_docs, but it is the only label provider.
 SECURITY LABEL ON TABLE plain IS 'classified';
 \echo :SQLSTATE
 \set VERBOSITY terse
@@ -409,7 +411,8 @@ SECURITY LABEL FOR ttl_docs ON TABLE plain IS :'bad6';
 SECURITY LABEL FOR ttl_docs ON TABLE plain IS :'bad7';
 \echo :SQLSTATE
 SELECT pieces('plain');
--- A restore writes the label of a table that has its columns; it arrives paused.
+-- A restore sets the label on a table that has the system columns.  The restored
+-- collection is paused.
 SECURITY LABEL FOR ttl_docs ON TABLE plain IS :'label_fresh';
 SELECT doc_column, default_ttl, indexing, holds FROM ttl_docs.collections WHERE collection = 'plain'::regclass;
 INSERT INTO plain VALUES ('x', '{"ttl": 500}', now() - interval '10000 s', 5, 0);
@@ -418,7 +421,7 @@ DROP VIEW plain_view;
 DROP TABLE plain, fresh;
 
 --
--- DDL that may happen
+-- DDL that is allowed
 --
 ALTER TABLE g RENAME TO h;
 SELECT collection, default_ttl FROM ttl_docs.collections;
@@ -461,7 +464,7 @@ RESET ttl_docs.clock_offset;
 TRUNCATE g;
 SELECT pieces('g') = :'whole' AS whole;
 INSERT INTO g VALUES ('a', '{"ttl": 500}') RETURNING _ttl;
--- what is made from it is a plain table
+-- Copies of a collection are plain tables.
 CREATE TABLE copied AS TABLE g;
 CREATE TABLE like_g (LIKE g INCLUDING ALL);
 SELECT count(*) FROM ttl_docs.collections;
@@ -469,7 +472,7 @@ INSERT INTO copied VALUES ('a', '{"ttl": 0}', '2000-01-01', 1, 1);
 SELECT count(*) FROM copied;
 DROP TABLE copied, like_g;
 
--- The label goes with the table, however that goes.
+-- The label disappears with the table, however the table is dropped.
 CREATE ROLE regress_ttl_owner;
 CREATE SCHEMA s;
 SELECT ttl_docs.create_collection('s.one', 6000);
@@ -488,7 +491,7 @@ SELECT count(*) FROM pg_seclabel WHERE provider = 'ttl_docs';
 DROP ROLE regress_ttl_owner;
 
 --
--- Rolled back, it never was
+-- A rollback restores everything
 --
 INSERT INTO g VALUES ('b', '{}');
 SELECT label AS label_g FROM pg_seclabel WHERE objoid = 'g'::regclass \gset
@@ -530,11 +533,11 @@ BEGIN
     END;
 END $$;
 EXECUTE n;
--- the label as a whole
+-- The whole label is restored.
 SELECT label = :'label_g' AS same FROM pg_seclabel WHERE objoid = 'g'::regclass;
 RESET ttl_docs.clock_offset;
 DEALLOCATE n;
--- a refused command leaves no notes for the next
+-- A refused command has no effect on later commands.
 BEGIN;
 SAVEPOINT s;
 ALTER TABLE g DROP COLUMN _ts;
@@ -542,7 +545,7 @@ ROLLBACK TO s;
 CREATE TABLE unrelated (id int);
 DROP TABLE unrelated;
 COMMIT;
--- settings do not change under a query that runs
+-- Settings cannot change while an open query reads the collection.
 BEGIN;
 DECLARE c CURSOR FOR SELECT * FROM g;
 FETCH 0 FROM c;
@@ -580,7 +583,7 @@ SELECT id, doc FROM g ORDER BY id;
 INSERT INTO g VALUES ('plain', '{"ttl": 0}');
 ALTER TABLE g RENAME COLUMN _slot TO slot;
 ALTER TABLE g RENAME COLUMN slot TO _slot;
--- no label without it
+-- Without the extension, the label cannot be set.
 SECURITY LABEL FOR ttl_docs ON TABLE g IS :'label_g';
 \echo :SQLSTATE
 CREATE EXTENSION ttl_docs;

@@ -1,10 +1,10 @@
--- Any identifier will do: tables, schemas, columns, indexes and triggers whose
--- names need quotes, hold quotes, dots, spaces, percent signs or Unicode, or
--- are those of our own columns and functions.  Every function of the extension
--- and every path that writes SQL of its own is taken for each.
+-- Any identifier works: names of tables, schemas, columns, indexes and triggers that
+-- need quotes, contain quotes, dots, spaces, percent signs or Unicode, or equal the
+-- names of ttl_docs columns and functions.  Each name goes through every function of
+-- the extension and all code that builds SQL.
 \set SHOW_CONTEXT never
 
--- Takes a table through its life as a collection, and says what it saw.
+-- Takes a table through its life as a collection, and returns what it saw.
 CREATE FUNCTION life(t regclass, doc_column name DEFAULT NULL, last_modified name DEFAULT NULL)
 RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
@@ -32,8 +32,8 @@ EXCEPTION WHEN invalid_parameter_value THEN
     RETURN array_to_string(seen, ', ') || ': ' || sqlerrm;
 END $$;
 
--- The exception takes it all back; so each is adopted again, for good, and
--- expires.
+-- The exception in life() rolls everything back. dies() adopts the table again without
+-- an exception, and lets a document expire.
 CREATE FUNCTION dies(t regclass, doc_column name DEFAULT NULL, last_modified name DEFAULT NULL)
 RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
@@ -65,7 +65,7 @@ CREATE TABLE dollar$1 (doc$1 jsonb);
 CREATE TABLE "pk" (x jsonb, pk int);
 CREATE TABLE abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyzabcdefghijk
     (abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyzabcdefghijk jsonb);
--- a name that is the document column's, with a ttl of its own
+-- Three jsonb columns: one is named ttl, and two names differ only in case.
 CREATE TABLE three ("ttl" jsonb, "doc" jsonb, "Doc" jsonb);
 
 SELECT life('"Order Items"');
@@ -92,12 +92,12 @@ SELECT life('three', 'ttl');
 SELECT life('three', 'Doc');
 SELECT dies('three', 'doc');
 
--- None of them kept a thing.
+-- Nothing is left of any collection.
 SELECT count(*) FROM ttl_docs.collections;
 SELECT count(*) FROM pg_attribute WHERE attname IN ('_ts', '_ttl', '_slot') AND attnum > 0
    AND attrelid >= 16384 AND NOT attisdropped;
 
--- Messages, hints and the view show names as they are.
+-- Messages, hints and the view show names unchanged.
 SELECT ttl_docs.adopt('"A ""quoted"" schema.with dots"."it''s a ""table"".x"', 1000);
 SELECT collection, doc_column FROM ttl_docs.collections;
 ALTER TABLE "A ""quoted"" schema.with dots"."it's a ""table"".x" RENAME COLUMN "the ""doc"" o'k" TO "ünï ""code""";
@@ -113,14 +113,14 @@ DROP SCHEMA "A ""quoted"" schema.with dots" CASCADE;
 \set VERBOSITY default
 SELECT count(*) FROM ttl_docs.collections;
 
--- A purge index that got another name, in another mode.
+-- A purge index with another name, in another mode
 SELECT ttl_docs.adopt('"Order Items"', 1000);
 ALTER INDEX "Order Items__slot_idx" RENAME TO "my ""purge"" index";
 SELECT ttl_docs.set_indexing('"Order Items"', 'lazy');
 SELECT indexdef FROM pg_indexes WHERE tablename = 'Order Items' ORDER BY indexname COLLATE "C";
 DROP TABLE "Order Items";
 
--- Whatever is on the search_path, it is our objects that are used.
+-- The extension uses its own objects, whatever is in search_path.
 CREATE SCHEMA evil;
 CREATE FUNCTION evil.clock_timestamp() RETURNS timestamptz LANGUAGE sql AS $$ SELECT '2000-01-01'::timestamptz $$;
 CREATE FUNCTION evil.document_ttl(jsonb) RETURNS int LANGUAGE sql AS $$ SELECT 1 $$;

@@ -1,10 +1,11 @@
 --
--- Index-only scans.  They stay where the index has _ts and _ttl, and are not
--- taken where it has not, above all not for count(*), which needs no column and
--- would be content with any index.
+-- Index-only scans.  PostgreSQL may use one if the index has _ts and _ttl, and must not
+-- use one otherwise.  The critical case is count(*), which needs no column and could
+-- use any index.
 --
--- Of 4000 documents every other one has expired; the even ones are live.  The
--- rows are wide and the pages all visible, so that core likes narrow indexes.
+-- Every second one of the 4000 documents has expired; those with an even n are live.
+-- The rows are wide and all pages are all-visible, so the planner prefers narrow
+-- indexes.
 --
 CREATE TABLE io_docs (n int NOT NULL, doc jsonb, filler text);
 ALTER TABLE io_docs ALTER COLUMN filler SET STORAGE PLAIN;
@@ -13,44 +14,31 @@ SET ttl_docs.clock_offset = '-90 min';
 INSERT INTO io_docs (n, doc, filler) SELECT n, '{}', repeat('x', 300) FROM generate_series(1, 3999, 2) AS n;
 RESET ttl_docs.clock_offset;
 INSERT INTO io_docs (n, doc, filler) SELECT n, '{}', repeat('x', 300) FROM generate_series(2, 4000, 2) AS n;
--- the same as a plain table, to see what core would do
+-- The same rows in a plain table, to show the usual plan
 CREATE TABLE io_plain AS SELECT n, doc, filler FROM io_docs;
 INSERT INTO io_plain SELECT n - 1, doc, filler FROM io_plain;
 CREATE INDEX io_plain_n ON io_plain (n);
 VACUUM ANALYZE io_plain;
 
-CREATE FUNCTION look(query text) RETURNS SETOF text LANGUAGE plpgsql AS $$
-DECLARE
-	line text;
-	answer record;
-BEGIN
-	-- 18 says which nodes are taken though they are disabled
-	FOR line IN EXECUTE 'EXPLAIN (COSTS OFF) ' || query LOOP
-		IF line !~ 'Disabled' THEN RETURN NEXT line; END IF;
-	END LOOP;
-	EXECUTE query INTO answer;
-	RETURN NEXT 'live: ' || answer;
-	PERFORM set_config('ttl_docs.show_expired', 'on', true);
-	EXECUTE query INTO answer;
-	RETURN NEXT 'on disk: ' || answer;
-	PERFORM set_config('ttl_docs.show_expired', 'off', true);
-END $$;
+\getenv abs_srcdir PG_ABS_SRCDIR
+\set look :abs_srcdir '/sql/include/look.sql'
+\i :look
 \pset tuples_only on
 
 --
--- A narrow index.  Core counts with it; we count with what is best for a query
--- that needs _ts and _ttl, and that is not this index.
+-- A narrow index.  On a plain table, PostgreSQL counts with this index.  On a
+-- collection, the query needs _ts and _ttl, so the planner does not choose it.
 --
 CREATE INDEX io_n ON io_docs (n);
 VACUUM ANALYZE io_docs;
 EXPLAIN (COSTS OFF) SELECT count(*) FROM io_plain;
 SELECT look('SELECT count(*) FROM io_docs');
--- With a condition the index is good for, as an index and not by itself.
+-- With a condition, the planner uses the index in a plain index scan.
 EXPLAIN (COSTS OFF) SELECT count(*) FROM io_plain WHERE n <= 10;
 SELECT look('SELECT count(*) FROM io_docs WHERE n <= 10');
 EXPLAIN (COSTS OFF) SELECT n FROM io_plain WHERE n <= 10 ORDER BY n;
 SELECT look('SELECT n FROM io_docs WHERE n <= 10 ORDER BY n');
--- Whatever is forbidden to the planner, a blind scan is not what it takes.
+-- With any planner settings, there is no index-only scan without the expiry check.
 SET enable_seqscan = off;
 SET enable_bitmapscan = off;
 SELECT look('SELECT count(*) FROM io_docs');
@@ -61,7 +49,7 @@ SET enable_indexscan = off;
 SELECT count(*) FROM io_docs WHERE n <= 10;
 RESET enable_indexscan;
 RESET enable_bitmapscan;
--- Other queries that want nothing of a row but to know that it is there
+-- Other queries that only need to know whether a row exists
 SELECT min(n), max(n) FROM io_docs;
 SELECT count(*) FROM io_plain AS p WHERE EXISTS (SELECT FROM io_docs AS d WHERE d.n = p.n);
 SELECT count(*) FROM io_plain AS p WHERE NOT EXISTS (SELECT FROM io_docs AS d WHERE d.n = p.n);
@@ -71,7 +59,7 @@ SELECT sum(c) FROM (SELECT count(*) AS c FROM io_docs UNION ALL SELECT count(*) 
 SELECT count(*) FROM (SELECT FROM io_docs UNION ALL SELECT FROM io_docs) AS u;
 SELECT count(*) FROM io_docs AS a CROSS JOIN (SELECT FROM io_docs WHERE n <= 10) AS b;
 WITH d AS MATERIALIZED (SELECT FROM io_docs) SELECT count(*) FROM d;
--- A parameter, as in a nested loop over the index
+-- With a parameter, as in a nested loop over the index
 SET enable_hashjoin = off;
 SET enable_mergejoin = off;
 SET enable_material = off;
@@ -84,7 +72,7 @@ RESET enable_material;
 RESET enable_memoize;
 
 --
--- Indexes that lack one of the two, or have them in an expression only
+-- Indexes that lack one of the two columns, or have them only in an expression
 --
 DROP INDEX io_n;
 CREATE INDEX io_no_ttl ON io_docs (n) INCLUDE (_ts);
@@ -99,8 +87,8 @@ SELECT count(*) FROM io_docs;
 DROP INDEX io_no_ttl, io_no_ts, io_expression;
 
 --
--- Indexes that cover the test: as INCLUDEd columns, as keys in any order, partial,
--- and of other access methods.  The test is in the scan, of the index's columns.
+-- Indexes with both columns: as INCLUDE columns, as keys in any order, partial, and
+-- with other access methods.  The scan checks expiry with the columns of the index.
 --
 CREATE INDEX io_include ON io_docs (n) INCLUDE (_ts, _ttl);
 VACUUM ANALYZE io_docs;
@@ -110,7 +98,7 @@ RESET enable_seqscan;
 SELECT look('SELECT count(*) FROM io_docs');
 SET enable_seqscan = off;
 SELECT min(n), max(n) FROM io_docs;
--- both kinds side by side: the covering one is taken
+-- With an index of each kind, the planner chooses the one with both columns.
 CREATE INDEX io_n ON io_docs (n);
 SELECT look('SELECT count(*) FROM io_docs WHERE n <= 10');
 DROP INDEX io_n, io_include;
@@ -124,13 +112,13 @@ SELECT look('SELECT count(*), min(n) FROM io_docs WHERE n <= 10');
 DROP INDEX io_partial;
 ALTER TABLE io_docs ADD COLUMN p point;
 UPDATE io_docs SET p = point(n, n);
--- (the update left the expired documents alone, so their p is null)
+-- The UPDATE did not change the expired documents, so their p is null.
 CREATE INDEX io_gist ON io_docs USING gist (p) INCLUDE (_ts, _ttl);
 VACUUM ANALYZE io_docs;
 SELECT look('SELECT count(*) FROM io_docs WHERE p IS NULL');
 SELECT look('SELECT count(*) FROM io_docs WHERE p <@ box(point(0, 0), point(10, 10))');
 DROP INDEX io_gist;
--- a document that has its own ttl is judged by it
+-- A document with its own ttl expires by that ttl.
 CREATE INDEX io_include ON io_docs (n) INCLUDE (_ts, _ttl);
 UPDATE io_docs SET doc = '{"ttl": 60}' WHERE n = 2;
 UPDATE io_docs SET doc = '{"ttl": -1}' WHERE n = 4;
@@ -141,7 +129,7 @@ SELECT count(*), min(n), max(n) FROM io_docs WHERE n <= 10;
 SET ttl_docs.clock_offset = '2 h';
 SELECT count(*), min(n), max(n) FROM io_docs WHERE n <= 10;
 RESET ttl_docs.clock_offset;
--- pages that are not all visible are looked up, and judged the same
+-- For pages that are not all-visible, the scan reads the row, with the same result.
 UPDATE io_docs SET filler = 'y' WHERE n IN (6, 8);
 SELECT count(*), min(n), max(n) FROM io_docs WHERE n <= 10;
 

@@ -1,6 +1,6 @@
--- The purge index: its three modes and every change between them, what is an
--- error while a DefaultTTL is set, that a change of DefaultTTL leaves it alone,
--- and that it does not cost HOT updates.  No mode changes a result.
+-- The purge index: its three modes and every change between them, and errors while a
+-- DefaultTTL is set.  A change of the DefaultTTL leaves the index alone, the index does
+-- not cost HOT updates, and no mode changes a result.
 \set SHOW_CONTEXT never
 
 CREATE FUNCTION purge_index(t regclass) RETURNS text LANGUAGE sql AS $$
@@ -10,7 +10,7 @@ SELECT coalesce(string_agg(regexp_replace(pg_get_indexdef(indexrelid), '.* USING
   FROM pg_index WHERE indrelid = t AND NOT indisprimary
 $$;
 
--- Every change, while TTL is on and off.
+-- Every change, with TTL on and off
 SELECT ttl_docs.create_collection('c', 1000);
 INSERT INTO c VALUES ('own', '{"ttl": 100}'), ('never', '{"ttl": -1}'), ('inherits', '{}');
 SELECT purge_index('c');
@@ -31,7 +31,8 @@ SELECT ttl_docs.set_indexing('c', 'consistent');
 SELECT purge_index('c');
 SELECT ttl_docs.set_default_ttl('c', 1000);
 
--- An index of the user's on _slot is not taken for it, nor taken away with it.
+-- A user's index on _slot is not used as purge index, and set_indexing() does not drop
+-- it.
 CREATE INDEX users_own ON c (_slot, id);
 CREATE INDEX users_partial ON c (_slot) WHERE _slot > 5;
 SELECT ttl_docs.set_indexing('c', 'lazy');
@@ -40,7 +41,7 @@ SELECT ttl_docs.set_indexing('c', 'consistent');
 SELECT purge_index('c');
 DROP INDEX users_own, users_partial;
 
--- Errors; nothing changes.
+-- Errors, which change nothing
 SELECT ttl_docs.set_indexing('c', 'none');
 \echo :SQLSTATE
 SELECT ttl_docs.set_default_ttl('c', -1);
@@ -70,11 +71,11 @@ SELECT ttl_docs.set_default_ttl('c', 5);
 SELECT ttl_docs.set_default_ttl('c', -1);
 \echo :SQLSTATE
 SELECT ttl_docs.get_default_ttl('c');
--- off stays off
+-- TTL can stay off.
 SELECT ttl_docs.set_default_ttl('c', NULL);
 DROP TABLE c;
 
--- No mode changes a result: what is visible, what a key meets, what was final.
+-- No mode changes a result: visible documents, key conflicts and finality are the same.
 CREATE FUNCTION check_mode(mode text) RETURNS TABLE (step text, ids text) LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM ttl_docs.create_collection('m', 1000, mode);
@@ -99,7 +100,7 @@ SELECT * FROM check_mode('consistent');
 SELECT * FROM check_mode('lazy');
 DROP FUNCTION check_mode(text);
 
--- Partitions: the mode is the root's, and new ones have it.
+-- Partitions: the root determines the mode, also for new partitions.
 CREATE TABLE p (id int PRIMARY KEY, doc jsonb) PARTITION BY RANGE (id);
 CREATE TABLE p1 PARTITION OF p FOR VALUES FROM (0) TO (10);
 SELECT ttl_docs.adopt('p', 1000, indexing => 'lazy');
@@ -113,8 +114,7 @@ SELECT ttl_docs.set_indexing('p1', 'lazy');
 \echo :SQLSTATE
 DROP TABLE p;
 
--- A change of DefaultTTL from one value to another touches neither the table
--- nor the index.
+-- A change from one DefaultTTL to another changes neither the table nor the index.
 SELECT ttl_docs.create_collection('d', 1000);
 INSERT INTO d SELECT g, '{}' FROM generate_series(1, 100) AS g;
 CREATE TABLE nodes AS SELECT oid, relfilenode FROM pg_class
@@ -129,8 +129,8 @@ SELECT count(*) AS changed FROM
     (SELECT ctid AS tid, xmin::text AS writer, * FROM d EXCEPT TABLE rows_before) AS x;
 DROP TABLE d, nodes, rows_before;
 
--- HOT: writing a document again and again within its slot, of a ttl of its own
--- or inherited, leaves no trace in the purge index.
+-- HOT: repeated writes of a document within its slot add no entries to the purge index,
+-- with its own ttl or an inherited one.
 SELECT ttl_docs.create_collection('h', 100000);
 ALTER TABLE h SET (fillfactor = 50);
 INSERT INTO h VALUES ('own', '{"ttl": 100000}'), ('inherits', '{}'), ('never', '{"ttl": -1}');
@@ -152,19 +152,20 @@ BEGIN
     hot := pg_stat_get_xact_tuples_hot_updated('h'::regclass) - first_hot;
     RETURN NEXT;
 END $$;
--- Slots are 64 s wide: a run meets at most one border, of either kind.
+-- Slots are 64 s wide, so a run crosses at most one slot boundary for each of the two
+-- kinds of ttl.
 SELECT updates, hot >= updates - 2 AS all_hot, slots <= 1 AS same_slot FROM touch();
--- The stamp moved all the same.
+-- The updates did set _ts.
 SELECT count(*) AS stamped FROM h WHERE _ts > clock_timestamp() - interval '100 s';
--- When the slot does move, so does the entry: an update each time.
+-- When the slot changes, the update adds an entry and is not HOT.
 SET ttl_docs.clock_offset = 70;
 SELECT updates, hot >= updates - 4 AS then_hot_again FROM touch();
 RESET ttl_docs.clock_offset;
 DROP FUNCTION touch();
 DROP TABLE h;
 
--- Slots lie in two ranges of one index, rounded up, in steps of an eighth of
--- the ttl at the most.
+-- Slots of own and inherited ttls are in two ranges of one index.  A slot is rounded
+-- up, by at most an eighth of the ttl.
 SELECT ttl, default_ttl, s.slot >= extract(epoch FROM x.due)::bigint - 946684800 AS not_early,
        s.slot - (extract(epoch FROM x.due)::bigint - 946684800) < greatest(1, ttl / 8) AS not_late
   FROM (VALUES (1, 1000), (10, -1), (100, 1000), (1000, 1000), (2147483647, NULL)) AS v(ttl, default_ttl),

@@ -1,9 +1,9 @@
 --
--- One instant judges one query, and belongs to its snapshot.
+-- One instant applies to a whole query and belongs to its snapshot.
 --
--- The collection has one document that lives for an hour.  travel() moves the
--- clock two hours ahead in the middle of things: what is judged at an instant
--- before that still sees the document, what has a later instant does not.
+-- The collection has one document that lives for an hour. travel() moves the clock two
+-- hours ahead during a test.  A scan with an earlier instant still sees the document; a
+-- scan with a later instant does not.
 --
 SELECT ttl_docs.create_collection('instant_docs', 3600);
 INSERT INTO instant_docs (id, doc) VALUES ('a', '{}');
@@ -16,14 +16,14 @@ CREATE FUNCTION count_stable() RETURNS bigint STABLE LANGUAGE plpgsql AS
 $$ BEGIN RETURN (SELECT count(*) FROM instant_docs); END $$;
 CREATE FUNCTION count_volatile() RETURNS bigint VOLATILE LANGUAGE plpgsql AS
 $$ BEGIN RETURN (SELECT count(*) FROM instant_docs); END $$;
--- SET keeps these two from being inlined, which would make them part of the query
+-- SET prevents inlining, which would make these two functions part of the query.
 CREATE FUNCTION count_stable_sql() RETURNS bigint STABLE LANGUAGE sql SET search_path = public AS
 $$ SELECT count(*) FROM instant_docs $$;
 CREATE FUNCTION count_volatile_sql() RETURNS bigint VOLATILE LANGUAGE sql SET search_path = public AS
 $$ SELECT count(*) FROM instant_docs $$;
 
--- now() is that instant: the same for all rows of a query, whatever the clock
--- does, and close to the clock when the query started.
+-- now() returns the instant.  It is the same for all rows of a query, even if the clock
+-- moves, and is close to the clock at the start of the query.
 SELECT count(DISTINCT ttl_docs.now()) AS instants, count(DISTINCT clock_timestamp()) > 1 AS time_passes
   FROM generate_series(1, 1000);
 SELECT max(ttl_docs.now()) - min(ttl_docs.now()) AS moved FROM generate_series(0, 2) AS hours WHERE travel(hours) >= 0;
@@ -34,24 +34,24 @@ SET ttl_docs.clock_offset = '2 h';
 SELECT ttl_docs.now() - '2 hours'::interval BETWEEN statement_timestamp() AND clock_timestamp() AS follows_the_offset;
 RESET ttl_docs.clock_offset;
 
--- A scan that starts after the clock has moved is judged like the others of
--- its query: the branches of UNION ALL are executed one after the other.
+-- A scan that starts after the clock has moved uses the instant of its query.  The
+-- branches of UNION ALL run one after the other.
 SELECT 'travelled' AS id, travel(2) UNION ALL SELECT id, 0 FROM instant_docs;
 SELECT count(*) AS next_statement FROM instant_docs;
 RESET ttl_docs.clock_offset;
--- The same for sub-queries that are evaluated late, as many times as it takes,
+-- Sub-queries that run late, and more than once, use the same instant.
 SELECT hours, travel(hours), (SELECT count(*) FROM instant_docs WHERE hours >= 0) AS seen
   FROM generate_series(0, 4, 2) AS hours;
 RESET ttl_docs.clock_offset;
--- for CTEs,
+-- So do CTEs.
 WITH moved AS MATERIALIZED (SELECT travel(2)), seen AS MATERIALIZED (SELECT count(*) FROM instant_docs)
 SELECT * FROM moved, seen;
 RESET ttl_docs.clock_offset;
--- and for functions: STABLE ones belong to the query, VOLATILE ones do not.
+-- STABLE functions belong to the query.  VOLATILE functions have instants of their own.
 SELECT travel(2), count_stable(), count_volatile(), count_stable_sql(), count_volatile_sql();
 RESET ttl_docs.clock_offset;
--- A STABLE function that a VOLATILE one calls shares that one's instant; a
--- VOLATILE one has its own even in a STABLE one.
+-- A STABLE function called by a VOLATILE one shares the caller's instant.  A VOLATILE
+-- function has its own instant, even if a STABLE one calls it.
 CREATE FUNCTION outer_volatile() RETURNS text VOLATILE LANGUAGE plpgsql AS $$
 DECLARE seen text;
 BEGIN
@@ -64,23 +64,23 @@ CREATE FUNCTION outer_stable() RETURNS text STABLE LANGUAGE plpgsql AS
 $$ BEGIN RETURN count_stable() || ' ' || count_volatile(); END $$;
 SELECT travel(2), outer_stable();
 RESET ttl_docs.clock_offset;
--- Expressions that plpgsql evaluates by itself follow the same rule.
+-- Expressions in PL/pgSQL follow the same rule.
 CREATE FUNCTION now_stable() RETURNS timestamptz STABLE LANGUAGE plpgsql AS $$ BEGIN RETURN ttl_docs.now(); END $$;
 CREATE FUNCTION now_volatile() RETURNS timestamptz VOLATILE LANGUAGE plpgsql AS $$ BEGIN RETURN ttl_docs.now(); END $$;
 SELECT travel(2), now_stable() = ttl_docs.now() AS stable_is_the_same,
        now_volatile() - ttl_docs.now() >= '2 hours' AS volatile_is_later;
 RESET ttl_docs.clock_offset;
 
--- READ COMMITTED: every statement has its own instant, in a transaction block,
+-- READ COMMITTED: every statement has its own instant, in a transaction block
 BEGIN;
 SELECT count(*) FROM instant_docs;
 SET ttl_docs.clock_offset = '2 h';
 SELECT count(*) FROM instant_docs;
 COMMIT;
 RESET ttl_docs.clock_offset;
--- in one string,
+-- In one string
 SELECT travel(2) \; SELECT count(*) FROM instant_docs \; SELECT travel(0) \; SELECT count(*) FROM instant_docs;
--- in a DO block,
+-- In a DO block
 DO $$
 DECLARE
 	before bigint := (SELECT count(*) FROM instant_docs);
@@ -91,7 +91,7 @@ BEGIN
 		ttl_docs.now() - at_first >= '2 hours';
 	PERFORM travel(0);
 END $$;
--- and in the loop of a procedure, whether it commits or not.
+-- In a loop of a procedure, with and without COMMIT
 CREATE PROCEDURE watch() LANGUAGE plpgsql AS $$
 BEGIN
 	FOR hours IN 0..4 BY 2 LOOP
@@ -102,7 +102,7 @@ BEGIN
 	PERFORM travel(0);
 END $$;
 CALL watch();
--- Triggers that COPY FROM fires are such functions, too.
+-- Triggers fired by COPY FROM are VOLATILE functions, too.
 CREATE TABLE instant_log (id int, seen bigint);
 CREATE FUNCTION look_later() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -121,8 +121,8 @@ SELECT * FROM instant_log ORDER BY id;
 DROP TABLE instant_log;
 DROP FUNCTION look_later;
 
--- REPEATABLE READ and SERIALIZABLE: one for the transaction, that of its first
--- snapshot.  SET takes none, so it is not yet fixed after BEGIN.
+-- REPEATABLE READ and SERIALIZABLE: the instant of the first snapshot applies to the
+-- whole transaction.  SET takes no snapshot, so BEGIN and SET do not fix the instant.
 BEGIN ISOLATION LEVEL REPEATABLE READ;
 SET ttl_docs.clock_offset = '1800 s';
 SELECT ttl_docs.now() - clock_timestamp() > '1799 s' AS is_of_the_first_query;
@@ -149,9 +149,10 @@ ROLLBACK;
 SET ttl_docs.clock_offset = '2 h';
 SELECT count(*) AS next_transaction FROM instant_docs;
 RESET ttl_docs.clock_offset;
--- The snapshot can be older than the query.  Where time passes in between (in
--- real life, in a wait for a lock on the table), a query at a later instant would
--- miss a document that somebody touched meanwhile: it sees the version that is over.
+-- The snapshot can be older than the query, for example after a wait for a lock on the
+-- table.  If another session touches the document meanwhile, the snapshot only sees the
+-- old version.  With a later instant, that version would have expired, and the query
+-- would miss the document.
 PREPARE count_docs (int) AS SELECT count(*) FROM instant_docs WHERE $1 IS NOT NULL;
 EXECUTE count_docs (travel(2));
 EXECUTE count_docs (0);
@@ -161,19 +162,19 @@ RESET ttl_docs.clock_offset;
 SELECT * FROM instant_counted;
 DROP TABLE instant_counted;
 DEALLOCATE count_docs;
--- The first snapshot of a transaction can be that of a command that is no query,
+-- The first snapshot of a transaction can belong to a command that is not a query.
 BEGIN ISOLATION LEVEL REPEATABLE READ;
 CREATE TABLE instant_other ();
 SET ttl_docs.clock_offset = '2 h';
 SELECT count(*) FROM instant_docs;
 ROLLBACK;
 
--- or that of a statement which has it before it waits for locks, so that the
--- instant cannot be later than when the statement arrived.
+-- The first snapshot can also belong to a statement that then waits for locks.
+-- Therefore the instant is never later than the arrival of the statement.
 BEGIN ISOLATION LEVEL REPEATABLE READ;
 SELECT ttl_docs.now() BETWEEN transaction_timestamp() AND statement_timestamp() AS not_after_the_snapshot;
 ROLLBACK;
--- A procedure that commits has a new transaction, and a new instant.
+-- After COMMIT in a procedure, there is a new transaction with a new instant.
 CREATE PROCEDURE commit_and_look() LANGUAGE plpgsql AS $$
 DECLARE
 	before timestamptz;
@@ -190,8 +191,8 @@ CALL commit_and_look();
 RESET default_transaction_isolation;
 DROP PROCEDURE commit_and_look;
 
--- A cursor keeps the instant at which it was opened, also if it is read for the
--- first time later, and so do the STABLE functions in it.
+-- A cursor keeps the instant at which it was opened, even if the first FETCH comes
+-- later.  STABLE functions in the cursor use the same instant.
 INSERT INTO instant_docs (id, doc) VALUES ('b', '{}'), ('c', '{}');
 BEGIN;
 DECLARE opened CURSOR FOR SELECT id, count_stable(), count_volatile() FROM instant_docs ORDER BY id;
@@ -205,7 +206,7 @@ FETCH 1 FROM halfway;
 SELECT count(*) FROM instant_docs;
 COMMIT;
 RESET ttl_docs.clock_offset;
--- WITH HOLD, also across the commit that stores its result.
+-- A cursor WITH HOLD keeps it also across the COMMIT that stores its result.
 BEGIN;
 DECLARE held CURSOR WITH HOLD FOR SELECT id FROM instant_docs ORDER BY id;
 SET ttl_docs.clock_offset = '2 h';
@@ -213,7 +214,7 @@ COMMIT;
 FETCH ALL FROM held;
 CLOSE held;
 RESET ttl_docs.clock_offset;
--- The query of a FOR loop is a cursor; the statements in the loop are on their own.
+-- The query of a FOR loop is a cursor.  Each statement in the loop has its own instant.
 DO $$
 DECLARE d record;
 BEGIN
@@ -224,7 +225,7 @@ BEGIN
 	PERFORM travel(0);
 END $$;
 
--- A query that fails leaves no instant behind for whoever gets its memory next.
+-- A failed query leaves no instant behind that a later query could use.
 CREATE FUNCTION fail_stable() RETURNS bigint STABLE LANGUAGE plpgsql AS
 $$ BEGIN RETURN (SELECT 1 / (count(*) - count(*)) FROM instant_docs); END $$;
 DO $$
@@ -249,8 +250,8 @@ SET ttl_docs.clock_offset = '2 h';
 SELECT count(*) FROM instant_docs;
 RESET ttl_docs.clock_offset;
 
--- _ts is the clock at the moment of the write, neither that of the statement
--- nor that of the transaction, and has microseconds.
+-- _ts is the clock at the moment of the write, not at the start of the statement or
+-- transaction, and has microseconds.
 BEGIN ISOLATION LEVEL REPEATABLE READ;
 INSERT INTO instant_docs (id, doc) SELECT 'w' || hours, '{"ttl": -1}' FROM generate_series(0, 2) AS hours WHERE travel(hours) >= 0;
 SELECT id, _ts - first_value(_ts) OVER (ORDER BY _ts) >= (ordinality - 1) * interval '1 hour' AS later_by_an_hour
@@ -267,8 +268,8 @@ DROP FUNCTION travel, count_stable, count_volatile, count_stable_sql, count_vola
 	outer_volatile, outer_stable, now_stable, now_volatile, fail_stable;
 DROP PROCEDURE watch;
 
--- Settings that a function has just changed count for its next expressions, also if a
--- query runs the function: each has a snapshot of its own.
+-- When a function changes settings, its next expressions use the new settings, even if
+-- a query calls the function.  Each expression has its own snapshot.
 CREATE TABLE instant_later (id text PRIMARY KEY, doc jsonb);
 CREATE FUNCTION adopt_and_tell() RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
@@ -285,15 +286,15 @@ SELECT adopt_and_tell();
 DROP TABLE instant_later;
 DROP FUNCTION adopt_and_tell;
 
--- A query goes by the settings of its snapshot, also if its own transaction changes them
--- meanwhile, and whether its transaction id is older than its snapshot or not.
+-- A query uses the settings of its snapshot, even if its own transaction changes them
+-- later.  It does not matter whether its transaction id is older than the snapshot.
 SELECT ttl_docs.create_collection('own_change', 1000);
 INSERT INTO own_change VALUES ('a', '{}');
 CREATE FUNCTION how_many() RETURNS bigint STABLE LANGUAGE sql AS 'SELECT count(*) FROM own_change';
 SET ttl_docs.clock_offset = 500;
 BEGIN;
 SELECT txid_current() > 0 AS has_id;
--- the id of a subtransaction that has ended is later
+-- The id of this subtransaction is later than that of the transaction.
 SAVEPOINT later;
 CREATE TABLE instant_gone ();
 ROLLBACK TO later;

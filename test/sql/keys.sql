@@ -1,13 +1,13 @@
--- The key that an expired document holds is free, whatever kind of constraint
--- it is, and whatever kind of write wants it: the write succeeds, the expired
--- document is deleted on the spot, and no other one is.  A live document's key
--- is taken, with the error or the arm that PostgreSQL always gave.
+-- The key of an expired document is free, for every kind of constraint and every kind
+-- of write.  The write succeeds and deletes this expired document, and no other one.
+-- The key of a live document is in use, and the write gets PostgreSQL's usual error or
+-- ON CONFLICT action.
 \set SHOW_CONTEXT never
 SET client_min_messages = warning;
 CREATE EXTENSION IF NOT EXISTS btree_gist;
 RESET client_min_messages;
 
--- What is on disk: live, and expired in brackets.
+-- The documents on disk.  Parentheses mark expired ones.
 CREATE FUNCTION disk(t regclass) RETURNS text LANGUAGE plpgsql SET ttl_docs.show_expired = on AS $$
 DECLARE
     result text;
@@ -42,7 +42,7 @@ INSERT INTO k VALUES ('never', '{"n": 7}');
 SELECT disk('k');
 RESET ttl_docs.clock_offset;
 
--- Dead by a floor, with TTL off: free as well.
+-- Documents that expired by a floor, with TTL off: their keys are free as well.
 TRUNCATE k;
 INSERT INTO k VALUES ('own', '{"n": 1, "ttl": 100}'), ('inherits', '{"n": 2}');
 SET ttl_docs.clock_offset = 1000;
@@ -52,7 +52,7 @@ SELECT disk('k');
 RESET ttl_docs.clock_offset;
 DROP TABLE k;
 
--- Rolled back, the expired document is where it was, and as dead.
+-- After a rollback, the expired document is on disk again, and still expired.
 SELECT ttl_docs.create_collection('k', 1000);
 INSERT INTO k VALUES ('a', '{"n": 1, "ttl": 100}');
 SET ttl_docs.clock_offset = 100;
@@ -67,7 +67,7 @@ ROLLBACK TO s;
 INSERT INTO k VALUES ('a', '{"n": 3}');
 COMMIT;
 SELECT disk('k');
--- Taken, expired and taken again in one transaction.
+-- A key is used, expires and is used again in one transaction.
 BEGIN;
 DELETE FROM k;
 INSERT INTO k VALUES ('a', '{"n": 4, "ttl": 100}');
@@ -79,7 +79,7 @@ COMMIT;
 SELECT disk('k');
 RESET ttl_docs.clock_offset;
 
--- A prepared statement, before and after.
+-- A prepared statement, before and after the expiry
 TRUNCATE k;
 SET plan_cache_mode = force_generic_plan;
 PREPARE ins AS INSERT INTO k VALUES ($1, $2);
@@ -91,7 +91,7 @@ DEALLOCATE ins;
 RESET plan_cache_mode;
 SELECT disk('k');
 
--- Rows of one statement do not free one another's keys.
+-- Rows of one statement do not free each other's keys.
 TRUNCATE k;
 RESET ttl_docs.clock_offset;
 INSERT INTO k VALUES ('a', '{"n": 1, "ttl": 100}');
@@ -104,7 +104,7 @@ SELECT disk('k');
 RESET ttl_docs.clock_offset;
 
 --
--- What wants the key
+-- Kinds of write
 --
 CREATE FUNCTION again() RETURNS void LANGUAGE sql AS $$
     TRUNCATE k;
@@ -122,7 +122,7 @@ SELECT again();
 INSERT INTO k AS o VALUES ('dead', '{"n": 4}'), ('live', '{"n": 5}')
     ON CONFLICT (id) DO UPDATE SET doc = o.doc || excluded.doc || '{"updated": true}' RETURNING id, doc;
 SELECT disk('k');
--- the same document twice, in one statement: as ever
+-- The same document twice in one statement gives the usual error.
 INSERT INTO k VALUES ('dead 2', '{"n": 6}'), ('dead 2', '{"n": 7}') ON CONFLICT (id) DO UPDATE SET doc = excluded.doc;
 \echo :SQLSTATE
 SELECT again();
@@ -161,7 +161,7 @@ UPDATE k SET id = 'live 2' WHERE id = 'live';
 UPDATE k SET id = 'live' WHERE id = 'live';
 UPDATE k SET doc = doc || '{"x": 1}';
 SELECT disk('k');
--- a chain, each onto the key of the next
+-- A chain: each document moves to the key of the next one.
 TRUNCATE k;
 RESET ttl_docs.clock_offset;
 INSERT INTO k SELECT g::text, jsonb_build_object('n', g, 'ttl', CASE WHEN g % 2 = 0 THEN 100 ELSE -1 END)
@@ -169,7 +169,7 @@ INSERT INTO k SELECT g::text, jsonb_build_object('n', g, 'ttl', CASE WHEN g % 2 
 SET ttl_docs.clock_offset = 100;
 UPDATE k SET id = id::int + 1;
 SELECT disk('k');
--- a row that moves on conflict
+-- ON CONFLICT DO UPDATE moves a row.
 SELECT again();
 INSERT INTO k VALUES ('live', '{}') ON CONFLICT (id) DO UPDATE SET id = 'dead' RETURNING id;
 SELECT disk('k');
@@ -178,10 +178,10 @@ DROP TABLE k;
 RESET ttl_docs.clock_offset;
 
 --
--- Kinds of constraint.  n tells the rows apart; the first three are of now, the
--- others of when those with a ttl have expired.
+-- Kinds of constraint. n identifies a row.  Each test inserts its first rows at offset
+-- 0, and the others after the rows with a ttl have expired.
 --
--- Several columns, and several constraints: one row frees all that is in its way.
+-- Several columns and several constraints: one new row frees all conflicting keys.
 CREATE TABLE k (a int, b int, c int UNIQUE, doc jsonb, UNIQUE (a, b));
 SELECT ttl_docs.adopt('k', 1000);
 INSERT INTO k VALUES (1, 1, 1, '{"n": 1, "ttl": 100}'), (1, 2, 2, '{"n": 2, "ttl": 100}'), (1, 3, 3, '{"n": 3}');
@@ -194,7 +194,7 @@ INSERT INTO k VALUES (1, NULL, 6, '{"n": 6, "ttl": 100}'), (1, NULL, 7, '{"n": 7
 SET ttl_docs.clock_offset = 200;
 INSERT INTO k VALUES (1, NULL, 8, '{"n": 8}');
 SELECT disk('k');
--- an arbiter is only one of them: the other is freed too
+-- ON CONFLICT names one constraint.  The key of the other constraint is freed, too.
 INSERT INTO k VALUES (1, NULL, 6, '{"n": 9}') ON CONFLICT (a, b) DO NOTHING;
 SELECT disk('k');
 UPDATE k SET b = 3 WHERE doc @> '{"n": 4}';
@@ -202,7 +202,8 @@ UPDATE k SET b = 3 WHERE doc @> '{"n": 4}';
 RESET ttl_docs.clock_offset;
 DROP TABLE k;
 
--- Partial: what the predicate leaves out is not in the way, on either side.
+-- Partial indexes: rows outside the predicate do not conflict, whether they are new or
+-- expired.
 CREATE TABLE k (a int, active boolean, doc jsonb);
 CREATE UNIQUE INDEX k_partial ON k (a) WHERE active;
 SELECT ttl_docs.adopt('k', 1000);
@@ -223,7 +224,7 @@ SELECT disk('k');
 RESET ttl_docs.clock_offset;
 DROP TABLE k;
 
--- Expressions, of the document too.
+-- Expressions, also on the document
 CREATE TABLE k (name text, doc jsonb);
 CREATE UNIQUE INDEX k_name ON k (lower(name));
 CREATE UNIQUE INDEX k_mail ON k ((doc ->> 'mail')) WHERE doc ? 'mail';
@@ -247,7 +248,7 @@ INSERT INTO k VALUES ('Guy', '{"n": 8, "mail": "f"}') ON CONFLICT ((doc ->> 'mai
 RESET ttl_docs.clock_offset;
 DROP TABLE k;
 
--- INCLUDE: what is included is no part of the key.
+-- INCLUDE columns are not part of the key.
 CREATE TABLE k (a int, b int, doc jsonb);
 CREATE UNIQUE INDEX k_include ON k (a) INCLUDE (b);
 SELECT ttl_docs.adopt('k', 1000);
@@ -262,7 +263,7 @@ SELECT disk('k');
 RESET ttl_docs.clock_offset;
 DROP TABLE k;
 
--- NULLs: distinct and not.
+-- NULLs, distinct and not distinct
 CREATE TABLE k (a int, b int, doc jsonb, CONSTRAINT k_nulls UNIQUE NULLS NOT DISTINCT (a, b));
 SELECT ttl_docs.adopt('k', 1000);
 INSERT INTO k VALUES (1, NULL, '{"n": 1, "ttl": 100}'), (NULL, NULL, '{"n": 2, "ttl": 100}'), (2, NULL, '{"n": 3}');
@@ -278,7 +279,7 @@ SELECT disk('k');
 RESET ttl_docs.clock_offset;
 DROP TABLE k;
 
--- Exclusion: all the expired that overlap, and not those that do not.
+-- Exclusion constraints: all overlapping expired documents are deleted, and no others.
 CREATE TABLE k (room int, during int4range, doc jsonb,
     CONSTRAINT k_during EXCLUDE USING gist (room WITH =, during WITH &&));
 SELECT ttl_docs.adopt('k', 1000);
@@ -296,7 +297,7 @@ UPDATE k SET room = 2 WHERE doc @> '{"n": 6}';
 SELECT disk('k');
 RESET ttl_docs.clock_offset;
 DROP TABLE k;
--- with another operator, a predicate, an expression
+-- With another operator, a predicate and an expression
 CREATE TABLE k (room int, guest int, doc jsonb,
     CONSTRAINT k_guest EXCLUDE USING gist ((room % 10) WITH =, guest WITH <>) WHERE (guest > 0));
 SELECT ttl_docs.adopt('k', 1000);
@@ -313,7 +314,7 @@ INSERT INTO k VALUES (21, 2, '{"n": 7}');
 SELECT disk('k');
 RESET ttl_docs.clock_offset;
 DROP TABLE k;
--- a lossy index: boxes around the circles overlap, the circles do not
+-- A lossy index: the bounding boxes of the circles overlap, the circles do not.
 CREATE TABLE k (c circle, doc jsonb, CONSTRAINT k_circle EXCLUDE USING gist (c WITH &&));
 SELECT ttl_docs.adopt('k', 1000);
 INSERT INTO k VALUES ('<(0,0),5>', '{"n": 1, "ttl": 100}'), ('<(9,9),5>', '{"n": 2, "ttl": 100}');
@@ -324,7 +325,7 @@ INSERT INTO k VALUES ('<(1,1),2>', '{"n": 4}');
 \echo :SQLSTATE
 RESET ttl_docs.clock_offset;
 DROP TABLE k;
--- a hash index
+-- A hash index
 CREATE TABLE k (a text, doc jsonb, CONSTRAINT k_hash EXCLUDE USING hash (a WITH =));
 SELECT ttl_docs.adopt('k', 1000);
 INSERT INTO k VALUES ('a', '{"n": 1, "ttl": 100}'), ('b', '{"n": 2, "ttl": 100}'), ('c', '{"n": 3}');
@@ -336,7 +337,8 @@ SELECT disk('k');
 RESET ttl_docs.clock_offset;
 DROP TABLE k;
 
--- Temporal keys: WITHOUT OVERLAPS on 18, what it stands for before.
+-- Temporal keys: WITHOUT OVERLAPS on PostgreSQL 18, the equivalent exclusion constraint
+-- before.
 SELECT current_setting('server_version_num')::int >= 180000 AS has_without_overlaps \gset
 \if :has_without_overlaps
 CREATE TABLE k (id int, at int4range, doc jsonb, CONSTRAINT k_temporal PRIMARY KEY (id, at WITHOUT OVERLAPS));
@@ -356,7 +358,8 @@ SELECT disk('k');
 RESET ttl_docs.clock_offset;
 DROP TABLE k;
 
--- Deferrable: live duplicates wait for the check, expired ones are freed.
+-- Deferrable constraints: live duplicates wait for the check, the keys of expired
+-- documents are freed.
 CREATE TABLE k (a int, b int, doc jsonb,
     CONSTRAINT k_immediate UNIQUE (a) DEFERRABLE INITIALLY IMMEDIATE,
     CONSTRAINT k_deferred UNIQUE (b) DEFERRABLE INITIALLY DEFERRED);
@@ -389,7 +392,7 @@ SELECT disk('k');
 RESET ttl_docs.clock_offset;
 DROP TABLE k;
 
--- Stored generated columns, alone, in an expression, in a predicate.
+-- Stored generated columns: alone, in an expression, and in a predicate
 CREATE TABLE k (doc jsonb, mail text GENERATED ALWAYS AS (lower(doc ->> 'mail')) STORED UNIQUE,
     kind text GENERATED ALWAYS AS (doc ->> 'kind') STORED, a int);
 CREATE UNIQUE INDEX k_kind ON k ((kind || '!')) WHERE kind <> 'any';
@@ -410,7 +413,7 @@ SELECT disk('k');
 RESET ttl_docs.clock_offset;
 DROP TABLE k;
 
--- A key on our own columns sees the stamped row.
+-- A key on system columns uses the values that the server sets.
 CREATE TABLE k (a int, doc jsonb);
 SELECT ttl_docs.adopt('k', 1000);
 CREATE UNIQUE INDEX k_ttl ON k (a, _ttl);
@@ -423,7 +426,7 @@ SELECT disk('k');
 RESET ttl_docs.clock_offset;
 DROP TABLE k;
 
--- Partitions: each has its own index.
+-- Partitions: each has an index of its own.
 CREATE TABLE k (id int, a int, doc jsonb, PRIMARY KEY (id, a)) PARTITION BY LIST (a);
 CREATE TABLE k1 PARTITION OF k FOR VALUES IN (1);
 CREATE TABLE k2 (doc jsonb, a int NOT NULL, id int NOT NULL);
@@ -444,12 +447,12 @@ RESET ttl_docs.clock_offset;
 DROP TABLE k;
 
 --
--- Whoever brought the expired document, and whatever was looked up before
+-- Expired documents of any origin, and keys that were searched for before
 --
 SELECT ttl_docs.create_collection('k', 1000);
 INSERT INTO k VALUES ('a', '{"n": 1}');
 INSERT INTO k VALUES ('b', '{"n": 2}');
--- a replica and a restore bring stamps of the past
+-- Replication and restores write a _ts in the past.
 SET session_replication_role = replica;
 INSERT INTO k VALUES ('r', '{"n": 3}', now() - interval '2000 s');
 RESET session_replication_role;
@@ -458,26 +461,26 @@ SET row_security = off;
 INSERT INTO k VALUES ('s', '{"n": 5}', now() - interval '2000 s');
 RESET row_security;
 INSERT INTO k VALUES ('s', '{"n": 6}');
--- so does a clock that was behind
+-- So does a session whose clock is behind.
 SET ttl_docs.clock_offset = -2000;
 INSERT INTO k VALUES ('t', '{"n": 7}');
 RESET ttl_docs.clock_offset;
 INSERT INTO k VALUES ('t', '{"n": 8}');
 SELECT disk('k');
--- a replica's own insert frees the key too
+-- An INSERT under session_replication_role = replica frees the key, too.
 SET session_replication_role = replica;
 INSERT INTO k VALUES ('u', '{"n": 9}', now() - interval '2000 s');
 INSERT INTO k VALUES ('u', '{"n": 10}', now());
 RESET session_replication_role;
 SELECT disk('k');
--- a change of DefaultTTL expires some
+-- A change of the DefaultTTL makes a document expire.
 INSERT INTO k VALUES ('v', '{"n": 11}');
 SELECT ttl_docs.set_default_ttl('k', 1);
 SET ttl_docs.clock_offset = 1;
 INSERT INTO k VALUES ('v', '{"n": 12}');
 RESET ttl_docs.clock_offset;
 DROP TABLE k;
--- many dead entries at the front of the purge index
+-- Many dead entries at the front of the purge index
 SELECT ttl_docs.create_collection('k', 1000);
 INSERT INTO k SELECT g, jsonb_build_object('n', g, 'ttl', 10) FROM generate_series(1, 500) AS g;
 DELETE FROM k;
@@ -486,7 +489,7 @@ SET ttl_docs.clock_offset = 100;
 INSERT INTO k VALUES ('x', '{"n": 2}');
 SELECT disk('k');
 RESET ttl_docs.clock_offset;
--- each of many in one statement
+-- Many keys in one statement
 TRUNCATE k;
 INSERT INTO k SELECT g, jsonb_build_object('n', g, 'ttl', 100) FROM generate_series(1, 300) AS g;
 SET ttl_docs.clock_offset = 100;
@@ -498,7 +501,7 @@ RESET ttl_docs.show_expired;
 RESET ttl_docs.clock_offset;
 DROP TABLE k;
 
--- DDL works on what is on disk, and says so.
+-- DDL checks all rows on disk, also expired ones.
 CREATE TABLE k (a int, doc jsonb);
 SELECT ttl_docs.adopt('k', 1000);
 INSERT INTO k VALUES (1, '{"n": 1, "ttl": 100}'), (1, '{"n": 2}');
@@ -507,7 +510,7 @@ CREATE UNIQUE INDEX k_a ON k (a);
 \echo :SQLSTATE
 CREATE UNIQUE INDEX CONCURRENTLY k_a ON k (a);
 \echo :SQLSTATE
--- the index that this left behind is not kept, and asks for nothing
+-- The invalid index that remains enforces nothing.
 INSERT INTO k VALUES (1, '{"n": 3}');
 SELECT disk('k');
 RESET ttl_docs.clock_offset;

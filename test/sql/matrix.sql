@@ -1,6 +1,6 @@
 --
--- The matrix of DefaultTTL and a document's ttl: its nine cells to the
--- microsecond, and what moves a document from one cell to another.
+-- The matrix of DefaultTTL and document ttl: its nine cells to the microsecond, and the
+-- writes that move a document from one cell to another.
 --
 SELECT ttl_docs.create_collection('matrix_off', NULL);
 SELECT ttl_docs.create_collection('matrix_on', -1);
@@ -11,9 +11,9 @@ SELECT ttl_docs.get_default_ttl('matrix_off') AS off,
        ttl_docs.get_default_ttl('matrix_on') AS on_without,
        ttl_docs.get_default_ttl('matrix_60') AS sixty;
 
--- The nine cells.  Under REPEATABLE READ the instant stands still, and in
--- replica role a row keeps the _ts that it brings: so a document can be exactly
--- as old as we want.  It is expired at _ts + ttl, inclusive.
+-- The nine cells.  Under REPEATABLE READ the instant does not move, and in replica role
+-- a row keeps the _ts that the client sends.  Therefore a document can have an exact
+-- age.  It has expired at _ts + ttl, inclusive.
 BEGIN ISOLATION LEVEL REPEATABLE READ;
 SET LOCAL session_replication_role = replica;
 CREATE TEMP TABLE written ON COMMIT DROP AS
@@ -29,7 +29,7 @@ SELECT ttl, age,
        EXISTS (SELECT FROM matrix_on AS c WHERE c.id = w.id) AS live_under_minus_1,
        EXISTS (SELECT FROM matrix_60 AS c WHERE c.id = w.id) AS live_under_60
   FROM written AS w ORDER BY ttl COLLATE "C" DESC, age;
--- is_expired() and expires_at() say the same
+-- is_expired() and expires_at() agree.
 SELECT count(*) AS asked,
        count(*) FILTER (WHERE ttl_docs.is_expired(c.name, w.ts, w.own) IS DISTINCT FROM NOT c.visible) AS is_expired_differs,
        count(*) FILTER (WHERE (ttl_docs.expires_at(c.name, w.ts, w.own) > ttl_docs.now()) IS DISTINCT FROM c.visible) AS expires_at_differs
@@ -47,7 +47,7 @@ SELECT c.name, w.ttl, ttl_docs.expires_at(c.name, w.ts, w.own) AS expires
  ORDER BY ttl_docs.get_default_ttl(c.name) NULLS FIRST, w.ttl COLLATE "C";
 ROLLBACK;
 
--- Both functions want a collection, and know nothing without a time.
+-- Both functions require a collection, and return NULL without a time.
 SELECT ttl_docs.is_expired('matrix_60', NULL, 60) IS NULL AS is_expired,
        ttl_docs.expires_at('matrix_60', NULL, 60) IS NULL AS expires_at,
        ttl_docs.is_expired(NULL, now(), 60) IS NULL AS of_nothing;
@@ -58,16 +58,16 @@ SELECT ttl_docs.get_default_ttl('pg_class');
 DROP TABLE matrix_off, matrix_on, matrix_60;
 
 --
--- Any write starts the countdown again.  Each document is written to in its own
--- way 50 minutes after it was made; at 100 minutes those that the write
--- reached live, and at 120 none does.
+-- Any write restarts the countdown.  Each document gets a different kind of write 50
+-- minutes after its creation.  After 100 minutes, the written documents are live; after
+-- 120 minutes, none is.
 --
 CREATE TABLE matrix_writes (id text PRIMARY KEY, doc jsonb, note text);
 SELECT ttl_docs.adopt('matrix_writes', 3600);
 INSERT INTO matrix_writes (id, doc, note)
 SELECT id, '{"a": 1}', 'x' FROM unnest(ARRAY['document', 'left', 'locked', 'merged', 'nothing', 'othercolumn',
                                              'rolledback', 'samedocument', 'upserted']) AS id;
--- nobody but the server sets the system columns
+-- Only the server sets the system columns.
 INSERT INTO matrix_writes (id, doc, _ts, _ttl, _slot) VALUES ('stamped', '{}', 'infinity', -1, NULL);
 SELECT id, _ts <= clock_timestamp() AS _ts_is_ours, _ttl, _slot IS NOT NULL AS has_slot
   FROM matrix_writes WHERE id = 'stamped';
@@ -80,7 +80,7 @@ UPDATE matrix_writes SET note = 'y' WHERE id = 'othercolumn';
 INSERT INTO matrix_writes (id, doc) VALUES ('upserted', '{}') ON CONFLICT (id) DO UPDATE SET note = 'z';
 MERGE INTO matrix_writes AS t USING (VALUES ('merged')) AS s (id) ON t.id = s.id
  WHEN MATCHED THEN UPDATE SET note = 'z';
--- these are no writes
+-- These are not writes.
 SELECT id FROM matrix_writes WHERE id = 'locked' FOR UPDATE;
 BEGIN;
 UPDATE matrix_writes SET id = id WHERE id = 'rolledback';
@@ -93,8 +93,8 @@ RESET ttl_docs.clock_offset;
 DROP TABLE matrix_writes;
 
 --
--- A document can change its ttl as long as it lives.  All of them start with a
--- ttl of an hour in a collection with a DefaultTTL of two.
+-- A live document can change its ttl.  All documents start with a ttl of one hour, in a
+-- collection with a DefaultTTL of two hours.
 --
 SELECT ttl_docs.create_collection('matrix_changes', 7200);
 INSERT INTO matrix_changes (id, doc)
@@ -112,7 +112,7 @@ SET ttl_docs.clock_offset = '50 min';
 SELECT string_agg(id, ' ' ORDER BY id) AS at_50 FROM matrix_changes;
 SET ttl_docs.clock_offset = '70 min';
 SELECT string_agg(id, ' ' ORDER BY id) AS at_70 FROM matrix_changes;
--- too late: there is nothing to change any more
+-- Too late: the document has expired.
 UPDATE matrix_changes SET doc = doc || '{"ttl": -1}' WHERE id = 'late';
 SET ttl_docs.clock_offset = '100 min';
 SELECT string_agg(id, ' ' ORDER BY id) AS at_100 FROM matrix_changes;
@@ -126,8 +126,8 @@ RESET ttl_docs.clock_offset;
 DROP TABLE matrix_changes;
 
 --
--- Off and on again.  While TTL is off the documents' ttl is not interpreted;
--- when it is turned on again it counts from _ts, as if it had never been off.
+-- TTL off and on again.  While TTL is off, the ttl of a document is not interpreted.
+-- When TTL is turned on, ttl counts from _ts, as if TTL had never been off.
 --
 SELECT ttl_docs.create_collection('matrix_switch', 3600);
 INSERT INTO matrix_switch (id, doc)
@@ -138,7 +138,7 @@ SELECT default_ttl, mode FROM ttl_docs.collections WHERE collection = 'matrix_sw
 SET ttl_docs.clock_offset = '180 min';
 SELECT string_agg(id, ' ' ORDER BY id) AS off FROM matrix_switch;
 SELECT DISTINCT ttl_docs.expires_at('matrix_switch', _ts, _ttl) AS expires FROM matrix_switch;
--- a write while TTL is off stamps all the same
+-- A write while TTL is off also sets _ts.
 INSERT INTO matrix_switch (id, doc) VALUES ('whileoff', '{"ttl": 7200}');
 SET ttl_docs.clock_offset = '240 min';
 SELECT ttl_docs.set_default_ttl('matrix_switch', -1);

@@ -1,6 +1,6 @@
--- merge_patch(): JSON merge patch (RFC 7396).
+-- merge_patch(): JSON merge patch (RFC 7396)
 
--- The test cases of the RFC's appendix A.
+-- The test cases of appendix A of the RFC
 SELECT target, patch, ttl_docs.merge_patch(target::jsonb, patch::jsonb) AS result, ttl_docs.merge_patch(target::jsonb, patch::jsonb) = expected::jsonb AS as_expected
   FROM (VALUES
     ('{"a":"b"}', '{"a":"c"}', '{"a":"c"}'),
@@ -18,7 +18,7 @@ SELECT target, patch, ttl_docs.merge_patch(target::jsonb, patch::jsonb) AS resul
     ('{"e":null}', '{"a":1}', '{"e":null,"a":1}'),
     ('[1,2]', '{"a":"b","c":null}', '{"a":"b"}'),
     ('{}', '{"a":{"bb":{"ccc":null}}}', '{"a":{"bb":{}}}')) AS v(target, patch, expected);
--- The example of section 3.
+-- The example of section 3
 SELECT ttl_docs.merge_patch('{
     "title": "Goodbye!",
     "author": {"givenName": "John", "familyName": "Doe"},
@@ -35,7 +35,7 @@ SELECT ttl_docs.merge_patch('{
     "content": "This will be unchanged",
     "phoneNumber": "+01-123-456-7890"}' AS as_expected;
 
--- Others
+-- Other cases
 SELECT target, patch, ttl_docs.merge_patch(target::jsonb, patch::jsonb) AS result, ttl_docs.merge_patch(target::jsonb, patch::jsonb) = expected::jsonb AS as_expected
   FROM (VALUES
     ('{}', '{}', '{}'),
@@ -52,16 +52,16 @@ SELECT target, patch, ttl_docs.merge_patch(target::jsonb, patch::jsonb) AS resul
     ('{"":1,"b":2}', '{"":null,"bb":3}', '{"b":2,"bb":3}'),
     ('{"a":1.0}', '{"a":1.00}', '{"a":1.00}'),
     ('{"ü":1,"aa":2,"b":3}', '{"ü":{"ü":"ü"},"b":null}', '{"ü":{"ü":"ü"},"aa":2}')) AS v(target, patch, expected);
--- strict
+-- NULL arguments
 SELECT ttl_docs.merge_patch(NULL, '{}') IS NULL AS no_target, ttl_docs.merge_patch('{}', NULL) IS NULL AS no_patch;
--- in an UPDATE, of long values too
+-- In an UPDATE, also of long values
 CREATE TABLE m (id int, doc jsonb);
 INSERT INTO m SELECT i, jsonb_build_object('n', i, 'long', (SELECT jsonb_object_agg('key ' || k, md5(k::text)) FROM generate_series(1, 1000) AS k)) FROM generate_series(1, 3) AS i;
 UPDATE m SET doc = ttl_docs.merge_patch(doc, jsonb_build_object('long', jsonb_build_object('key 500', NULL, 'key ' || id, id), 'n', NULL));
 SELECT id, (SELECT count(*) FROM jsonb_object_keys(doc -> 'long')) AS keys, doc -> 'long' -> ('key ' || id) AS patched, doc -> 'long' -> 'key 500' AS gone,
        doc -> 'long' ->> 'key 999' = md5('999') AS kept, doc ? 'n' AS has_n FROM m ORDER BY id;
 DROP TABLE m;
--- many at once, against the rule of the RFC written in plpgsql
+-- Many patches, compared with the rule of the RFC in PL/pgSQL
 CREATE FUNCTION by_the_rule(target jsonb, patch jsonb) RETURNS jsonb LANGUAGE plpgsql AS $$
 DECLARE
     name text;
@@ -90,7 +90,7 @@ SELECT count(*), count(*) FILTER (WHERE ttl_docs.merge_patch(t, p) = by_the_rule
   FROM (SELECT some_json(i * 7 + 1, 3) AS t, some_json(i * 13 + 2, 3) AS p FROM generate_series(1, 500) AS i) AS v;
 DROP FUNCTION some_json(bigint, int), by_the_rule(jsonb, jsonb);
 
--- Deep ones: merged as far as the stack goes, and an error beyond.
+-- Deep documents are merged as far as the stack allows.  Deeper ones are an error.
 CREATE TABLE deep AS SELECT (repeat('{"a":', n) || '{"n": 1}' || repeat('}', n))::jsonb AS doc, (repeat('{"a":', n) || '{"m": 2}' || repeat('}', n))::jsonb AS patch FROM (VALUES (3000)) AS v(n);
 SELECT ttl_docs.merge_patch(doc, patch) = replace(doc::text, '1', '1, "m": 2')::jsonb AS merged FROM deep;
 SELECT ttl_docs.merge_patch('{}', patch) = patch AS created FROM deep;

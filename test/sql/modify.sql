@@ -1,7 +1,7 @@
 --
--- UPDATE, DELETE, MERGE and SELECT FOR UPDATE do not reach expired documents,
--- whatever way they look for them; and a document that expires between the look
--- and the write is to the write what a row is that was deleted meanwhile.
+-- UPDATE, DELETE, MERGE and SELECT FOR UPDATE do not affect expired documents, whatever
+-- plan finds the rows.  If a document expires between the scan and the write, the write
+-- treats it like a row that was deleted in between.
 --
 -- Documents: "expired" by the DefaultTTL, "old" by its own ttl, "live", "never".
 --
@@ -19,7 +19,7 @@ BEGIN
 	PERFORM set_config('ttl_docs.clock_offset', '0', false);
 	INSERT INTO modify.docs (id, doc) VALUES ('live', '{}');
 END $$;
--- what is on disk: the live ones, and how many of the expired ones are left
+-- The documents on disk: the live ones, and the number of expired ones
 CREATE FUNCTION disk() RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
 	answer text;
@@ -46,7 +46,7 @@ UPDATE docs SET n = 2 WHERE ctid = '(0,1)';
 \echo :ROW_COUNT rows updated
 UPDATE docs SET n = docs.n + plain.n FROM plain WHERE plain.id = docs.id RETURNING docs.id, docs.n;
 UPDATE docs SET (n, doc) = (SELECT n + 10, docs.doc FROM plain WHERE plain.id = docs.id) WHERE id IN (SELECT id FROM plain) RETURNING id, n;
--- a collection as the source of an update
+-- A collection as the source of an update
 UPDATE plain SET n = -plain.n FROM docs WHERE docs.id = plain.id RETURNING plain.id, plain.n;
 UPDATE plain SET n = -n WHERE EXISTS (SELECT FROM docs WHERE docs.id = plain.id) RETURNING id, n;
 WITH u AS (UPDATE plain SET n = n WHERE NOT EXISTS (SELECT FROM docs WHERE docs.id = plain.id) RETURNING id)
@@ -60,7 +60,8 @@ DELETE FROM docs;
 \echo :ROW_COUNT rows deleted
 SELECT disk();
 INSERT INTO plain VALUES ('live', 2);
--- not even as a replica, where nothing is stamped and no write is judged
+-- The same in replica role, where the ttl_docs trigger does not check expiry or set
+-- system columns
 SELECT fill();
 SET session_replication_role = replica;
 UPDATE docs SET n = 1 WHERE id = 'expired';
@@ -68,7 +69,7 @@ UPDATE docs SET n = 1 WHERE id = 'expired';
 DELETE FROM docs WHERE id = 'old';
 \echo :ROW_COUNT rows deleted
 RESET session_replication_role;
--- what the old and the new row were, by 18's means and by older ones
+-- Old and new values of the row, with RETURNING of PostgreSQL 18 and without
 \if :has_old_new
 UPDATE docs SET n = 7 WHERE id IN ('live', 'old') RETURNING docs.id, old.n AS before, new.n AS after \gset
 \else
@@ -80,7 +81,7 @@ RETURNING docs.id, before.n AS before, docs.n AS after \gset
 SELECT disk();
 
 --
--- MERGE: an expired target is not matched, an expired source is not there.
+-- MERGE: an expired target does not match, and an expired source row does not exist
 --
 SELECT fill();
 EXPLAIN (COSTS OFF) MERGE INTO docs AS d USING plain AS p ON d.id = p.id WHEN MATCHED THEN DELETE;
@@ -100,7 +101,7 @@ MERGE INTO plain AS p USING docs AS d ON d.id = p.id
  WHEN MATCHED THEN UPDATE SET n = 1000
  WHEN NOT MATCHED THEN INSERT VALUES (d.id, 2000);
 SELECT array_agg(id || ' ' || n ORDER BY id) FROM plain;
--- 17 can say what happens to the rows of the target that no source has
+-- PostgreSQL 17 has NOT MATCHED BY SOURCE.
 \if :has_by_source
 MERGE INTO docs AS d USING (SELECT * FROM plain WHERE id <> 'never') AS p ON d.id = p.id
  WHEN NOT MATCHED BY SOURCE THEN UPDATE SET n = 3
@@ -115,7 +116,7 @@ SELECT disk();
 SELECT array_agg(id || ' ' || n ORDER BY id) FROM plain;
 
 --
--- SELECT FOR UPDATE and its kin, and WHERE CURRENT OF
+-- SELECT FOR UPDATE and the other lock modes, and WHERE CURRENT OF
 --
 SELECT fill();
 EXPLAIN (COSTS OFF) SELECT id FROM docs WHERE id = 'expired' FOR UPDATE;
@@ -130,7 +131,7 @@ DECLARE c CURSOR FOR SELECT id FROM docs ORDER BY id FOR UPDATE;
 FETCH c;
 UPDATE docs SET n = 5 WHERE CURRENT OF c RETURNING id, n;
 EXPLAIN (COSTS OFF) UPDATE docs SET n = 5 WHERE CURRENT OF c;
--- the cursor keeps its instant, the write has the clock
+-- The cursor keeps its instant; the write uses the clock.
 SET LOCAL ttl_docs.clock_offset = '2 h';
 FETCH c;
 UPDATE docs SET n = 6 WHERE CURRENT OF c RETURNING id, n;
@@ -154,9 +155,9 @@ SELECT array_agg(id ORDER BY id) FROM kept;
 SELECT disk();
 SELECT fill();
 WITH touched AS (UPDATE docs SET n = 1 RETURNING id) SELECT count(*), (SELECT count(*) FROM docs) FROM touched;
--- One that nobody reads is completed at the end of the query, after its main
--- part has moved the clock: it still reads at the query's instant, and
--- writes at the clock.
+-- A CTE that the main query does not read runs at the end of the query, after the main
+-- query has moved the clock.  The CTE still reads at the query's instant, and writes at
+-- the clock.
 CREATE FUNCTION travel(hours int) RETURNS int LANGUAGE plpgsql AS $$
 BEGIN
 	PERFORM set_config('ttl_docs.clock_offset', (hours * 3600)::text, false);
@@ -167,7 +168,8 @@ WITH kept AS (INSERT INTO kept SELECT id FROM docs), touched AS (UPDATE docs SET
 RESET ttl_docs.clock_offset;
 SELECT array_agg(id ORDER BY id) FROM kept;
 SELECT disk();
--- In a function that is called by another query, it is that of its own statement.
+-- In a function that another query calls, the CTE uses the instant of its own
+-- statement.
 TRUNCATE kept;
 CREATE FUNCTION keep_later() RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
@@ -179,7 +181,7 @@ RESET ttl_docs.clock_offset;
 SELECT array_agg(id ORDER BY id) FROM kept;
 
 --
--- Views, INSERT ... SELECT, TRUNCATE
+-- Views, INSERT ...  SELECT and TRUNCATE
 --
 SELECT fill();
 CREATE VIEW docs_view AS SELECT id, doc, n FROM docs WHERE n = 0 WITH CHECK OPTION;
@@ -196,7 +198,7 @@ TRUNCATE docs;
 SELECT disk() IS NULL;
 
 --
--- Triggers of the user see what is written, and nothing of the expired.
+-- The user's triggers see the written documents, and no expired ones
 --
 SELECT fill();
 CREATE FUNCTION tell() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -221,8 +223,8 @@ DROP TRIGGER after_update ON docs;
 DROP TRIGGER after_delete ON docs;
 
 --
--- Too late.  A trigger of the user moves the clock when the query has found the
--- document already; so does a wait for a lock in real life.
+-- Too late.  A user's trigger moves the clock after the query has found the document.
+-- In practice, a wait for a lock has the same effect.
 --
 CREATE FUNCTION dawdle() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -232,12 +234,12 @@ END $$;
 CREATE TRIGGER dawdle BEFORE UPDATE OR DELETE ON docs FOR EACH ROW EXECUTE FUNCTION dawdle();
 \pset tuples_only off
 SELECT fill();
--- READ COMMITTED: there is nothing to write to.
+-- READ COMMITTED: the write affects no rows.
 UPDATE docs SET n = 1 WHERE id = 'live' RETURNING id;
 DELETE FROM docs WHERE id = 'live' RETURNING id;
--- (to the document that never expires it is never too late)
+-- A document that never expires can still be written.
 UPDATE docs SET n = 1 WHERE id = 'never' RETURNING id;
--- Above, it is a conflict with whoever took the document away: time.
+-- REPEATABLE READ and SERIALIZABLE: a serialization failure
 BEGIN ISOLATION LEVEL REPEATABLE READ;
 UPDATE docs SET n = 1 WHERE id = 'live';
 \echo :SQLSTATE
@@ -246,8 +248,8 @@ BEGIN ISOLATION LEVEL SERIALIZABLE;
 DELETE FROM docs WHERE id = 'live';
 \echo :SQLSTATE
 ROLLBACK;
--- An upsert that wrote nothing would lose the document, so it is a conflict at
--- every level.
+-- An upsert that affected no row would lose the document, so it is a serialization
+-- failure at every level.
 INSERT INTO docs (id, doc) VALUES ('live', '{}') ON CONFLICT (id) DO UPDATE SET n = 1;
 \echo :SQLSTATE
 MERGE INTO docs AS d USING (VALUES ('live')) AS s (id) ON d.id = s.id WHEN MATCHED THEN UPDATE SET n = 1;
@@ -257,14 +259,14 @@ MERGE INTO docs AS d USING (VALUES ('live')) AS s (id) ON d.id = s.id WHEN MATCH
 WITH upsert AS (INSERT INTO docs (id, doc) VALUES ('live', '{}') ON CONFLICT (id) DO UPDATE SET n = 1 RETURNING id)
 SELECT * FROM upsert;
 \echo :SQLSTATE
--- (also one that is left for the end of the query)
+-- The same for an upsert in a CTE that runs at the end of the query
 WITH upsert AS (INSERT INTO docs (id, doc) VALUES ('live', '{}') ON CONFLICT (id) DO UPDATE SET n = 1) SELECT 1 AS one;
 \echo :SQLSTATE
--- ON CONFLICT DO NOTHING updates nothing anyway.
+-- ON CONFLICT DO NOTHING never updates.
 INSERT INTO docs (id, doc) VALUES ('live', '{}') ON CONFLICT (id) DO NOTHING;
 \echo :ROW_COUNT rows inserted
--- The document may expire when our trigger has looked for it already, and
--- before the WHERE that decides whether to update: here in a constraint.
+-- The document may expire after the ttl_docs trigger has searched for it, and before
+-- the WHERE clause decides whether to update.  Here it expires in a constraint.
 DROP TRIGGER dawdle ON docs;
 CREATE FUNCTION dawdle_at_77(n int) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN

@@ -1,15 +1,14 @@
--- An owner who may not look into the schema of their table: whoever else changes the
--- collection, such as a superuser, is not held up by that.  Rows, policies and
--- constraints are still the owner's business.
+-- The owner of a table lacks USAGE on its schema.  A superuser can still change the
+-- collection.  Rows, policies and constraints still apply as for the owner.
 \set SHOW_CONTEXT never
 CREATE ROLE regress_ttl_owner;
 CREATE SCHEMA hidden;
 CREATE TABLE hidden.plain (id int PRIMARY KEY, doc jsonb);
 INSERT INTO hidden.plain SELECT i, jsonb_build_object('ttl', 100 + i) FROM generate_series(1, 3) AS i;
--- stamps of before, which may be null, and that CHECK does not rule out
+-- An existing _ts that may be null; the CHECK constraint allows nulls.
 CREATE TABLE hidden.stamped (id int PRIMARY KEY, doc jsonb, _ts timestamptz, CHECK (_ts > '2000-01-01'));
 INSERT INTO hidden.stamped VALUES (1, '{"ttl": 100}', now() - interval '1 hour'), (2, '{}', now());
--- with policies, core analyses a query anew for each role that runs it
+-- With policies, PostgreSQL analyzes a query again for each role that runs it.
 CREATE TABLE hidden.secured (id int PRIMARY KEY, doc jsonb, changed timestamptz);
 INSERT INTO hidden.secured VALUES (1, '{"ttl": 100}', now() - interval '1 hour'), (2, '{"ttl": "no"}', now());
 ALTER TABLE hidden.secured ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
@@ -43,12 +42,12 @@ ALTER TABLE hidden.parted ATTACH PARTITION hidden.parted_2 FOR VALUES FROM (10) 
 ALTER TABLE hidden.parted DETACH PARTITION hidden.parted_2;
 ALTER TABLE hidden.parted ATTACH PARTITION hidden.parted_2 FOR VALUES FROM (10) TO (20);
 
--- a stamp that is null is refused, by an error of core
+-- A null _ts is refused, with PostgreSQL's own error.
 CREATE TABLE hidden.unstamped (id int, doc jsonb, _ts timestamptz);
 INSERT INTO hidden.unstamped VALUES (1, '{}', NULL);
 ALTER TABLE hidden.unstamped OWNER TO regress_ttl_owner;
 SELECT ttl_docs.adopt('hidden.unstamped');
--- in partitions, too
+-- The same in partitions
 CREATE TABLE hidden.tree (id int, doc jsonb, _ts timestamptz) PARTITION BY RANGE (id);
 CREATE TABLE hidden.tree_1 PARTITION OF hidden.tree FOR VALUES FROM (0) TO (10);
 INSERT INTO hidden.tree VALUES (1, '{}', NULL);
@@ -67,7 +66,8 @@ SELECT id FROM hidden.plain UNION ALL SELECT id FROM hidden.stamped UNION ALL SE
 RESET ttl_docs.clock_offset;
 SELECT ttl_docs.release(c) FROM unnest(ARRAY['hidden.plain', 'hidden.stamped', 'hidden.parted']::regclass[]) AS c;
 
--- What is constant in a CHECK constraint is computed by core on the way, as the owner.
+-- PostgreSQL evaluates constant expressions of the CHECK constraint meanwhile, as the
+-- owner.
 CREATE FUNCTION hidden.who() RETURNS timestamptz IMMUTABLE LANGUAGE plpgsql AS $$
 BEGIN
     RAISE NOTICE 'as %', current_user;
@@ -79,7 +79,7 @@ ALTER TABLE hidden.checked OWNER TO regress_ttl_owner;
 ALTER TABLE hidden.checked ADD CHECK (_ts > hidden.who());
 SELECT ttl_docs.adopt('hidden.checked');
 
--- in a command that has event triggers
+-- In a command that fires event triggers
 CREATE FUNCTION hidden.look() RETURNS event_trigger LANGUAGE plpgsql AS $$
 BEGIN
     RAISE NOTICE '%', (SELECT string_agg(DISTINCT command_tag, ', ' ORDER BY command_tag) FROM pg_event_trigger_ddl_commands());

@@ -1,9 +1,9 @@
 --
--- Parallel plans hide what has expired, in every kind of parallel scan, and
--- workers judge at the instant of the query, not at their own.
+-- Parallel plans hide expired documents in every kind of parallel scan.  Workers use
+-- the instant of the query, not one of their own.
 --
--- Of 2000 documents every other one has expired; the even ones are live.  The
--- leader takes no part, so what is seen is what workers see.
+-- Every second one of the 2000 documents has expired; those with an even number are
+-- live.  The leader does not participate, so all rows come from workers.
 --
 SET parallel_leader_participation = off;
 SET parallel_setup_cost = 0;
@@ -23,26 +23,11 @@ CREATE TABLE par_plain (n int PRIMARY KEY) WITH (parallel_workers = 2);
 INSERT INTO par_plain SELECT generate_series(1, 2000);
 VACUUM ANALYZE par_docs, par_plain;
 
--- The plan of a query that returns one row, the row, and what the row would be
--- with the documents that have expired.
-CREATE FUNCTION look(query text) RETURNS SETOF text LANGUAGE plpgsql AS $$
-DECLARE
-	line text;
-	answer record;
-BEGIN
-	-- before 17, the parameter that carries the instant is shown
-	FOR line IN EXECUTE 'EXPLAIN (COSTS OFF) ' || query LOOP
-		IF line !~ 'Params Evaluated' THEN RETURN NEXT line; END IF;
-	END LOOP;
-	EXECUTE query INTO answer;
-	RETURN NEXT 'live: ' || answer;
-	PERFORM set_config('ttl_docs.show_expired', 'on', true);
-	EXECUTE query INTO answer;
-	RETURN NEXT 'on disk: ' || answer;
-	PERFORM set_config('ttl_docs.show_expired', 'off', true);
-END $$;
+\getenv abs_srcdir PG_ABS_SRCDIR
+\set look :abs_srcdir '/sql/include/look.sql'
+\i :look
 
--- There are workers, and they do the work.
+-- Workers run the query.
 SELECT pg_backend_pid() AS leader \gset
 CREATE FUNCTION is_worker(leader int) RETURNS boolean PARALLEL SAFE LANGUAGE plpgsql AS
 $$ BEGIN RETURN pg_backend_pid() <> leader; END $$;
@@ -56,7 +41,7 @@ SELECT look('SELECT count(*), min(h) FROM par_docs');
 SET enable_seqscan = off;
 SET enable_bitmapscan = off;
 SELECT look('SELECT sum(h) FROM par_docs WHERE n <= 1000');
--- no index-only scan of an index without _ts and _ttl
+-- An index without _ts and _ttl is not used for an index-only scan.
 SELECT look('SELECT count(*) FROM par_docs WHERE n <= 1000');
 CREATE INDEX par_covering ON par_docs (n) INCLUDE (_ts, _ttl);
 VACUUM ANALYZE par_docs;
@@ -69,7 +54,7 @@ RESET enable_indexscan;
 RESET enable_seqscan;
 
 --
--- What is above them
+-- Nodes above the scans
 --
 SELECT look('SELECT n FROM par_docs ORDER BY filler, n LIMIT 1');
 SET enable_mergejoin = off;
@@ -87,17 +72,18 @@ RESET enable_hashjoin;
 RESET enable_mergejoin;
 RESET enable_memoize;
 SELECT look('SELECT count(*), sum(n) FROM (SELECT n FROM par_docs UNION ALL SELECT n FROM par_docs WHERE h >= 0) AS u');
--- two Gathers, one below a sub-query that is evaluated first
+-- Two Gather nodes, one of them in a sub-query that runs first
 SELECT count(*), (SELECT count(*) FROM par_docs WHERE h < 10) FROM par_docs;
--- a Gather that is started again and again
+-- A Gather node that is rescanned
 SET enable_material = off;
 SELECT * FROM (SELECT count(*) FROM par_docs WHERE h >= 0) AS c RIGHT JOIN (VALUES (1), (2), (3)) AS v (n) ON true ORDER BY n;
 RESET enable_material;
 \pset tuples_only off
 
 --
--- The instant.  Under REPEATABLE READ it is that of the transaction.  The clock
--- moves on by two hours, and workers start with it; what they see is as before.
+-- The instant.  Under REPEATABLE READ, the transaction has one instant.  The clock
+-- moves ahead by two hours and workers start with the new clock, but they still see the
+-- same documents.
 --
 CREATE FUNCTION count_safe() RETURNS bigint STABLE PARALLEL SAFE LANGUAGE plpgsql AS
 $$ BEGIN RETURN (SELECT count(*) FROM par_docs WHERE n <= 100); END $$;
@@ -111,7 +97,7 @@ SELECT sum(h) FROM par_docs WHERE h < 10;
 SELECT count(*) FROM par_docs AS a JOIN par_docs AS b ON a.n = b.h;
 SELECT n FROM par_docs ORDER BY filler, n LIMIT 1;
 SELECT count(*) FROM (SELECT n FROM par_docs UNION ALL SELECT n FROM par_docs WHERE h >= 0) AS u;
--- The query itself has no collection here, but the functions in it have.
+-- The query itself reads no collection, but its functions do.
 SELECT count(*), sum(count_safe()), bool_and(is_worker(:leader)) AS by_workers FROM par_plain WHERE n <= 5;
 SELECT max(now_safe()) = (SELECT ttl_docs.now()) AND min(now_safe()) = (SELECT ttl_docs.now()) AS one_instant,
        bool_and(is_worker(:leader)) AS by_workers
@@ -119,8 +105,8 @@ SELECT max(now_safe()) = (SELECT ttl_docs.now()) AND min(now_safe()) = (SELECT t
 CREATE TABLE par_copy AS SELECT n FROM par_docs;
 SELECT count(*) FROM par_copy;
 ROLLBACK;
--- Under READ COMMITTED a STABLE function belongs to the query that calls it; so
--- do the workers of the queries in the function.
+-- Under READ COMMITTED, a STABLE function uses the instant of the calling query.  So do
+-- the workers of queries in the function.
 CREATE FUNCTION travel(hours int) RETURNS int VOLATILE LANGUAGE plpgsql AS $$
 BEGIN
 	PERFORM set_config('ttl_docs.clock_offset', (hours * 3600)::text, false);
@@ -132,7 +118,7 @@ CREATE FUNCTION count_volatile() RETURNS bigint VOLATILE LANGUAGE plpgsql AS
 $$ BEGIN RETURN (SELECT count(*) FROM par_docs); END $$;
 SELECT travel(2), count_stable(:leader), count_volatile();
 RESET ttl_docs.clock_offset;
--- A single copy of a plan in one worker, by the planner's setting for tests
+-- A single copy of the plan in one worker, forced by a developer setting
 SELECT set_config(name, 'on', false) FROM pg_settings WHERE name IN ('force_parallel_mode', 'debug_parallel_query');
 ALTER TABLE par_docs SET (parallel_workers = 0);
 BEGIN ISOLATION LEVEL REPEATABLE READ;
@@ -144,9 +130,9 @@ ROLLBACK;
 SELECT set_config(name, 'off', false) FROM pg_settings WHERE name IN ('force_parallel_mode', 'debug_parallel_query');
 ALTER TABLE par_docs SET (parallel_workers = 2);
 
--- The instant is sent as a parameter, of type xid8.  Those of the query itself, of
--- whatever type, must not be taken for it: here that of the nested loop, which
--- has a value when the second Gather starts.
+-- The instant is sent to workers as a parameter of type xid8.  The query's own
+-- parameters must not be mistaken for it.  Here the nested loop has an xid8 parameter,
+-- which is set when the second Gather starts.
 CREATE TABLE par_xid8 AS SELECT n::text::xid8 AS x, repeat('x', 200) AS filler FROM generate_series(1, 10000) AS n;
 CREATE INDEX ON par_xid8 (x);
 ALTER TABLE par_xid8 SET (parallel_workers = 0);

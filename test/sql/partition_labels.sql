@@ -1,6 +1,6 @@
 --
--- Every partition has a copy of the label of its root, so that it is a
--- collection, with the same settings and floors, where it is restored alone.
+-- Every partition has a copy of the label of its root.  If a partition is restored
+-- alone, it is a collection with the same settings and floors.
 --
 CREATE FUNCTION labels(schema text) RETURNS TABLE (tables text, settings jsonb) LANGUAGE sql AS $$
 	SELECT string_agg(c.relname, ', ' ORDER BY c.relname), l.label::jsonb - '{version,database,table}'::text[]
@@ -17,7 +17,7 @@ CREATE FUNCTION origins(schema text) RETURNS TABLE (tables text, origin regclass
 CREATE SCHEMA pl;
 SET search_path = pl, public;
 
--- adopt() gives it to all there are, of all levels; those that come later get theirs.
+-- adopt() sets the label on all partitions at all levels.  New partitions get it, too.
 CREATE TABLE docs (id int PRIMARY KEY, doc jsonb) PARTITION BY RANGE (id);
 CREATE TABLE docs_1 PARTITION OF docs FOR VALUES FROM (0) TO (10);
 CREATE TABLE docs_2 PARTITION OF docs FOR VALUES FROM (10) TO (20) PARTITION BY RANGE (id);
@@ -33,12 +33,12 @@ ALTER TABLE docs ATTACH PARTITION docs_4 FOR VALUES FROM (30) TO (40);
 SELECT * FROM labels('pl');
 SELECT * FROM origins('pl');
 
--- Only the root is listed, and only the root can be asked to change.
+-- The views list only the root, and only the root's settings can be changed.
 SELECT collection, hint FROM ttl_docs.collections;
 SELECT collection FROM ttl_docs.stat_collections;
 SELECT ttl_docs.set_default_ttl('docs_1', 70);
 
--- Every change of the settings is one of all labels.
+-- Every change of settings updates all labels.
 INSERT INTO docs SELECT 5 * i, '{}' FROM generate_series(0, 7) AS i;
 SET ttl_docs.clock_offset = '1h';
 SELECT ttl_docs.set_default_ttl('docs', 86400);
@@ -56,19 +56,21 @@ SELECT tables, settings -> 'default_ttl' AS default_ttl FROM labels('pl');
 ROLLBACK;
 SELECT tables, settings -> 'default_ttl' AS default_ttl FROM labels('pl');
 
--- Also of a partition that is being detached: it is part of the collection until then.
+-- A partition with a pending DETACH still belongs to the collection, so its label
+-- changes, too.
 UPDATE pg_inherits SET inhdetachpending = true WHERE inhrelid = 'docs_1'::regclass;
 SELECT ttl_docs.set_default_ttl('docs', 80000);
 SELECT tables, settings -> 'default_ttl' AS default_ttl FROM labels('pl');
 SELECT count(*) FROM docs_1;
--- What core would not do to it, too, has to wait.
+-- Changes that PostgreSQL would not apply to that partition must wait for the DETACH.
 ALTER TABLE docs RENAME COLUMN doc TO body;
 SELECT ttl_docs.set_indexing('docs', 'lazy');
 SELECT ttl_docs.release('docs');
 SELECT ttl_docs.adopt('docs', 60);
 UPDATE pg_inherits SET inhdetachpending = false WHERE inhrelid = 'docs_1'::regclass;
 
--- SECURITY LABEL, as a restore runs it: the same is harmless, anything else is refused.
+-- SECURITY LABEL as in a restore: setting the same label is harmless, anything else is
+-- refused.
 SELECT label AS label_docs FROM pg_seclabel WHERE objoid = 'docs'::regclass \gset
 SELECT replace(:'label_docs', '"database": ', '"database": 1') AS elsewhere,
        replace(:'label_docs', '80000', '90000') AS changed \gset
@@ -79,7 +81,8 @@ SECURITY LABEL FOR ttl_docs ON TABLE docs_1 IS :'changed';
 SECURITY LABEL FOR ttl_docs ON TABLE docs_1 IS NULL;
 \echo :SQLSTATE
 
--- Detached, a tree of them is a collection; attached again, it is none.
+-- A detached tree of partitions is a collection of its own.  Attached again, it belongs
+-- to the old collection.
 ALTER TABLE docs DETACH PARTITION docs_2;
 SELECT * FROM origins('pl');
 SELECT collection, holds, hint FROM ttl_docs.collections ORDER BY collection::text;
@@ -93,7 +96,7 @@ SELECT collection FROM ttl_docs.collections;
 INSERT INTO docs VALUES (15, '{"ttl": 10}');
 SELECT id, _ttl FROM docs;
 
--- In one command, two levels
+-- One command creates two levels.
 CREATE SCHEMA pl2
 	CREATE TABLE s PARTITION OF pl.docs FOR VALUES FROM (40) TO (50) PARTITION BY RANGE (id)
 	CREATE TABLE s_1 PARTITION OF s DEFAULT;
@@ -103,15 +106,15 @@ DROP SCHEMA pl2 CASCADE;
 \set VERBOSITY default
 SELECT count(*) FROM pg_seclabel AS l WHERE NOT EXISTS (SELECT FROM pg_class AS c WHERE c.oid = l.objoid);
 
--- The extension cannot go while there is one collection.
+-- The extension cannot be dropped while a collection exists.
 DROP EXTENSION ttl_docs;
 
--- release() takes all of them away.
+-- release() removes all labels.
 SELECT ttl_docs.release('docs');
 SELECT * FROM labels('pl');
 
 --
--- The orders in which a restore can bring tables, labels and links
+-- All orders in which a restore can create tables, labels and links
 --
 SELECT ttl_docs.adopt('docs', 60);
 SELECT label FROM pg_seclabel WHERE objoid = 'docs'::regclass \gset
@@ -121,7 +124,8 @@ CREATE TABLE docs (LIKE pl.docs INCLUDING DEFAULTS) PARTITION BY RANGE (id);
 CREATE TABLE docs_1 (LIKE pl.docs INCLUDING DEFAULTS);
 CREATE TABLE docs_2 (LIKE pl.docs INCLUDING DEFAULTS) PARTITION BY RANGE (id);
 CREATE TABLE docs_2a (LIKE pl.docs INCLUDING DEFAULTS);
--- each label after its table, links last, as pg_dump writes it; a leaf before its parent
+-- Each label follows its table, and links come last, as pg_dump writes them.  A leaf
+-- comes before its parent.
 SECURITY LABEL FOR ttl_docs ON TABLE docs_2a IS :'label';
 SECURITY LABEL FOR ttl_docs ON TABLE docs_2 IS :'label';
 SECURITY LABEL FOR ttl_docs ON TABLE docs IS :'label';
@@ -132,7 +136,8 @@ ALTER TABLE ONLY docs ATTACH PARTITION docs_2 FOR VALUES FROM (10) TO (20);
 SELECT * FROM labels('restored');
 SELECT collection, holds FROM ttl_docs.collections WHERE collection::text NOT LIKE 'pl.%';
 DROP TABLE docs;
--- links first, then the labels, the root's first; or only that, as in older dumps
+-- Links come first, then the labels, that of the root first.  Older dumps have only the
+-- label of the root.
 CREATE TABLE docs (LIKE pl.docs INCLUDING DEFAULTS) PARTITION BY RANGE (id);
 CREATE TABLE docs_1 (LIKE pl.docs INCLUDING DEFAULTS);
 CREATE TABLE docs_2 (LIKE pl.docs INCLUDING DEFAULTS);
@@ -146,7 +151,8 @@ SELECT * FROM labels('restored');
 SELECT collection, holds FROM ttl_docs.collections WHERE collection::text NOT LIKE 'pl.%';
 DROP TABLE docs;
 
--- A leaf alone: its dead are dead, it is held, and adopt() completes it.
+-- Only a leaf is restored.  Its expired documents stay expired, its purge is held, and
+-- adopt() completes it.
 CREATE TABLE docs_1 (LIKE pl.docs INCLUDING DEFAULTS);
 SECURITY LABEL FOR ttl_docs ON TABLE docs_1 IS :'label';
 SET row_security = off;
@@ -156,7 +162,7 @@ COPY docs_1 FROM STDIN;
 \.
 RESET row_security;
 SELECT id FROM docs_1;
--- Nobody writes to it but a restore.
+-- Only a restore can write to it.
 INSERT INTO docs_1 VALUES (3, '{}');
 COPY docs_1 (id, doc) FROM STDIN;
 3	{}
@@ -170,7 +176,7 @@ SELECT ttl_docs.adopt('docs_1');
 INSERT INTO docs_1 VALUES (3, '{"ttl": 60}');
 SELECT id, _ttl FROM docs_1 ORDER BY id;
 SELECT collection, holds, hint FROM ttl_docs.collections WHERE collection::text NOT LIKE 'pl.%';
--- and it can be attached to the collection that it came from
+-- The leaf can be attached to the collection that it came from.
 ALTER TABLE docs_1 ADD PRIMARY KEY (id);
 ALTER TABLE pl.docs DETACH PARTITION pl.docs_1;
 ALTER TABLE pl.docs ATTACH PARTITION docs_1 FOR VALUES FROM (0) TO (10);

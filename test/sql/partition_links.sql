@@ -1,6 +1,6 @@
 --
--- A partition that is detached or attached stays right at every moment of the
--- command, whoever runs it, and nobody's code runs in another's name.
+-- A partition stays consistent at every moment of ATTACH and DETACH, whoever runs the
+-- command.  Nobody's code runs as another user.
 --
 CREATE ROLE regress_ttl_docs_parent;
 CREATE ROLE regress_ttl_docs_child;
@@ -8,7 +8,7 @@ CREATE ROLE regress_ttl_docs_stranger;
 CREATE SCHEMA links AUTHORIZATION regress_ttl_docs_parent;
 GRANT USAGE ON SCHEMA links TO regress_ttl_docs_stranger;
 
--- What event triggers see while the command runs, and as whom
+-- Records what event triggers see during the command, and as which user they run.
 CREATE TABLE seen (tag text, expired_shown bool, by_role name);
 GRANT ALL ON seen TO PUBLIC;
 CREATE FUNCTION look() RETURNS event_trigger LANGUAGE plpgsql AS $$
@@ -24,7 +24,7 @@ SELECT ttl_docs.adopt('links.docs', 60);
 INSERT INTO links.docs VALUES (1, '{}'), (2, '{"ttl": 10}');
 GRANT SELECT ON links.docs, links.part TO PUBLIC;
 RESET ROLE;
--- of another owner, who may not even look into the schema
+-- The partition has another owner, who lacks USAGE on the schema.
 ALTER TABLE links.part OWNER TO regress_ttl_docs_child;
 SET ttl_docs.clock_offset = '1 h';
 CREATE EVENT TRIGGER look_start ON ddl_command_start EXECUTE FUNCTION look();
@@ -47,7 +47,7 @@ SELECT tgname, tgenabled FROM pg_trigger WHERE tgrelid = 'links.part'::regclass;
 SELECT collection FROM ttl_docs.collections ORDER BY collection::text;
 SELECT count(*) FROM links.part;
 
--- A stranger gets an error of core's, and no lock.
+-- Another user gets PostgreSQL's own error, and no lock is taken.
 CREATE TABLE mine (id int PRIMARY KEY, doc jsonb);
 SELECT ttl_docs.adopt('mine', 60);
 ALTER TABLE mine OWNER TO regress_ttl_docs_stranger;
@@ -58,7 +58,7 @@ ALTER TABLE links.docs ATTACH PARTITION mine FOR VALUES FROM (10) TO (20);
 ROLLBACK TO s;
 ROLLBACK;
 
--- Documents in another column: what is dead there says nothing here.
+-- The table uses another document column, so its floors do not apply here.
 CREATE TABLE two (id int PRIMARY KEY, a jsonb, b jsonb) PARTITION BY RANGE (id);
 CREATE TABLE two_1 (id int PRIMARY KEY, a jsonb, b jsonb);
 SELECT ttl_docs.adopt('two', 60, 'b');
@@ -66,7 +66,7 @@ SELECT ttl_docs.adopt('two_1', 60, 'a');
 ALTER TABLE two ATTACH PARTITION two_1 FOR VALUES FROM (0) TO (10);
 \echo :SQLSTATE
 
--- Rows are not rewritten under checks that wait for the end of the transaction.
+-- ATTACH does not rewrite rows while deferred checks are pending.
 CREATE TABLE target (k int PRIMARY KEY);
 CREATE TABLE late (id int PRIMARY KEY, k int, doc jsonb) PARTITION BY RANGE (id);
 SELECT ttl_docs.adopt('late', 60);
@@ -79,13 +79,13 @@ INSERT INTO late_1 (id, k, doc) VALUES (1, 999, '{"ttl": 7200}');
 ALTER TABLE late ATTACH PARTITION late_1 FOR VALUES FROM (0) TO (10);
 \echo :SQLSTATE
 ROLLBACK;
--- and columns that are generated from what is mended follow it
+-- ATTACH corrects _ttl, and generated columns follow.
 INSERT INTO late_1 (id, doc) VALUES (1, '{"ttl": 7200}');
 ALTER TABLE late ATTACH PARTITION late_1 FOR VALUES FROM (0) TO (10);
 SELECT id, _ttl, twice FROM late;
 
--- Core looks the names of ATTACH up after us.  If they mean other tables by then, nothing
--- is attached, and the collection keeps its trigger.
+-- PostgreSQL resolves the names in ATTACH after ttl_docs does.  If they mean other
+-- tables by then, nothing is attached, and the collection keeps its trigger.
 CREATE SCHEMA before_links;
 CREATE TABLE named (id int, doc jsonb) PARTITION BY RANGE (id);
 SELECT ttl_docs.adopt('named', 60);

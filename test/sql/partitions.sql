@@ -1,6 +1,7 @@
 --
--- A partitioned collection: through its root, through a partition, directly in a
--- leaf, with partitions of another column order, new, attached and detached ones.
+-- A partitioned collection: access through its root, through a partition, and directly
+-- in a leaf.  It has partitions with a different column order, and new, attached and
+-- detached ones.
 --
 CREATE SCHEMA partitions;
 SET search_path = partitions;
@@ -12,7 +13,7 @@ CREATE TABLE docs_b_2 PARTITION OF docs_b FOR VALUES FROM (100) TO (200);
 INSERT INTO docs VALUES ('a', 0, '{"before": "adopt"}'), ('b', 150, '{"before": "adopt", "ttl": -1}');
 SELECT ttl_docs.adopt('docs', 3600);
 SELECT collection, default_ttl, mode FROM ttl_docs.collections WHERE collection::text LIKE '%docs%' ORDER BY collection::text COLLATE "C";
--- Four documents: two that expired half an hour ago or more, and two that live.
+-- Adds four documents: two that expired at least half an hour ago, and two live ones.
 CREATE FUNCTION add(tenant text, first int) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
 	PERFORM set_config('session_replication_role', 'replica', true);
@@ -51,7 +52,7 @@ SELECT seen('docs AS x (tenant, n) JOIN docs_b AS y (t, n) USING (n)');
 EXPLAIN (COSTS OFF) SELECT n FROM docs;
 EXPLAIN (COSTS OFF) SELECT n FROM docs_b_2;
 EXPLAIN (COSTS OFF) SELECT n FROM docs WHERE tenant = 'b' AND n = 150;
--- partitions pruned when the query starts, and in the middle of it
+-- Partition pruning at the start of the query, and during the query
 EXPLAIN (COSTS OFF) SELECT n FROM docs WHERE tenant = left(current_setting('search_path'), 0) || 'b' AND n > 100;
 SET plan_cache_mode = force_generic_plan;
 PREPARE of_tenant AS SELECT array_agg(n ORDER BY n) FROM docs WHERE tenant = $1;
@@ -60,14 +61,14 @@ EXECUTE of_tenant('b');
 DEALLOCATE of_tenant;
 RESET plan_cache_mode;
 SELECT t, ARRAY(SELECT n FROM docs WHERE tenant = t ORDER BY n) FROM (VALUES ('a'), ('b'), ('c')) AS v (t);
--- joins and aggregates partition by partition
+-- Partitionwise joins and aggregates
 SET enable_partitionwise_join = on;
 SET enable_partitionwise_aggregate = on;
 SELECT array_agg(x.tenant || x.n ORDER BY x.tenant, x.n) FROM docs AS x JOIN docs AS y ON x.tenant = y.tenant AND x.n = y.n;
 SELECT tenant, count(*), max(n) FROM docs GROUP BY tenant ORDER BY tenant;
 RESET enable_partitionwise_join;
 RESET enable_partitionwise_aggregate;
--- min and max, and an index-only count, which the narrow index would leak
+-- min and max, and a count that must not use an index-only scan of the narrow index
 CREATE INDEX docs_n ON docs (n);
 INSERT INTO docs SELECT 'b', 50, '{"ttl": -1}' FROM generate_series(1, 2000);
 VACUUM ANALYZE docs;
@@ -93,7 +94,7 @@ UPDATE docs_b_1 SET n = n WHERE n = 1 RETURNING n;
 DELETE FROM docs_b_1 WHERE n IN (1, 3) RETURNING n;
 INSERT INTO docs_b_1 VALUES ('b', 60, '{"ttl": 700}') RETURNING _ttl, _ts > now() AS stamped, _slot IS NOT NULL AS slotted;
 INSERT INTO docs_b_1 VALUES ('b', 61, '{"ttl": 0}');
--- to another partition: the document is written, so its countdown starts anew
+-- The document moves to another partition.  This is a write, so the countdown restarts.
 SET ttl_docs.clock_offset = '50 min';
 UPDATE docs SET n = 102 + 50 WHERE tenant = 'b' AND n = 102 RETURNING tableoid::regclass, n;
 UPDATE docs SET tenant = 'a', n = 22 WHERE tenant = 'b' AND n = 2 RETURNING tableoid::regclass, n;
@@ -105,7 +106,7 @@ TRUNCATE docs_b_1;
 SELECT seen('docs_b');
 
 --
--- New partitions are covered by themselves.
+-- New partitions belong to the collection automatically
 --
 CREATE TABLE docs_c PARTITION OF docs FOR VALUES IN ('c');
 CREATE TABLE docs_other PARTITION OF docs DEFAULT;
@@ -117,8 +118,8 @@ SELECT seen('docs_b_3');
 SELECT seen('docs WHERE tenant IN (''c'', ''x'') OR n > 200');
 INSERT INTO docs_c VALUES ('c', 5, '{"ttl": "x"}');
 
--- Attached ones, too, with columns in any order.  Their rows keep the _ts that
--- they bring; _ttl and _slot come from the documents, whatever was there.
+-- So do attached ones, with columns in any order.  Their rows keep their _ts; _ttl and
+-- _slot are computed from the documents.
 CREATE TABLE docs_d (extra int, _slot bigint, doc jsonb, _ttl int, n int, _ts timestamptz DEFAULT now() NOT NULL, tenant text);
 ALTER TABLE docs_d DROP COLUMN extra;
 INSERT INTO docs_d (tenant, n, doc, _ts, _ttl, _slot) VALUES
@@ -130,7 +131,7 @@ SELECT seen('docs WHERE tenant = ''d''');
 SELECT n, _ttl, _slot = ttl_docs_internal.slot(_ts, _ttl, 3600) AS slotted FROM docs_d ORDER BY n;
 SELECT add('d', 11);
 SELECT seen('docs_d');
--- the test finds the columns where they are in that partition, in the index, too
+-- The expiry check uses the column positions of the partition, also in the index.
 CREATE INDEX docs_d_cover ON docs_d (n, _ttl, tenant, _ts);
 VACUUM ANALYZE docs_d;
 SET enable_seqscan = off;
@@ -139,7 +140,7 @@ EXPLAIN (COSTS OFF) SELECT n FROM docs_d WHERE n < 10 ORDER BY n;
 SELECT array_agg(n) FROM (SELECT n FROM docs_d WHERE n < 10 ORDER BY n) AS d;
 RESET enable_seqscan;
 RESET enable_bitmapscan;
--- a ttl that is not valid is not let in while TTL is on
+-- While TTL is on, ATTACH refuses documents with an invalid ttl.
 CREATE TABLE docs_e (LIKE docs INCLUDING DEFAULTS);
 INSERT INTO docs_e (tenant, n, doc) VALUES ('e', 1, '{"ttl": 0}'), ('e', 2, '{"ttl": 1.5}'), ('e', 3, '{"ttl": 60}');
 DO $$
@@ -151,12 +152,12 @@ END $$;
 SELECT count(*), count(_ttl) FROM docs_e;
 
 --
--- The settings are those of the root.
+-- The settings are those of the root
 --
 SELECT ttl_docs.get_default_ttl('docs_b_1');
 SELECT ttl_docs.set_default_ttl('docs_b_1', 60);
 SELECT ttl_docs.set_default_ttl('docs_b', 60);
--- Writes to a leaf follow them, too, also when a change is undone.
+-- Writes to a leaf use the settings of the root, also after a rollback of a change.
 INSERT INTO docs_a VALUES ('a', 99, '{"ttl": "x"}');
 BEGIN;
 SELECT ttl_docs.set_default_ttl('docs', NULL);
@@ -176,8 +177,8 @@ SELECT ttl_docs.set_default_ttl('docs', 3600);
 SELECT seen('docs_c');
 
 --
--- A partition that is detached stays a collection, by itself: its expired
--- documents do not come back, and its live ones go on to expire.
+-- A detached partition stays a collection of its own: its expired documents do not come
+-- back, and its live documents expire later.
 --
 SELECT add('c', 21);
 ALTER TABLE docs DETACH PARTITION docs_c;
@@ -192,7 +193,8 @@ UPDATE docs_c SET n = n WHERE n = 1 RETURNING n;
 SELECT ttl_docs.set_default_ttl('docs_c', -1);
 SELECT ttl_docs.get_default_ttl('docs_c'), ttl_docs.get_default_ttl('docs');
 SELECT seen('docs_c');
--- It can be attached again, but not where its dead would come back.
+-- The partition can be attached again, but not if its expired documents would come
+-- back.
 ALTER TABLE docs ATTACH PARTITION docs_c FOR VALUES IN ('c');
 SELECT count(*) FROM ttl_docs.collections WHERE collection = 'docs_c'::regclass;
 SELECT seen('docs_c');
@@ -201,7 +203,7 @@ ALTER TABLE docs DETACH PARTITION docs_c;
 SELECT ttl_docs.set_default_ttl('docs_c', 60);
 ALTER TABLE docs ATTACH PARTITION docs_c FOR VALUES IN ('c');
 SELECT seen('docs_c');
--- with partitions of its own
+-- A partition with partitions of its own
 SELECT add('b', 211);
 ALTER TABLE docs DETACH PARTITION docs_b;
 SELECT seen('docs_b');
@@ -209,11 +211,11 @@ SELECT seen('docs_b_3');
 SELECT collection, default_ttl, mode FROM ttl_docs.collections WHERE collection::text LIKE '%docs%' ORDER BY collection::text COLLATE "C";
 SELECT ttl_docs.set_default_ttl('docs_b', NULL);
 SELECT seen('docs_b_3');
--- concurrently, which commits in between
+-- DETACH CONCURRENTLY, which commits in between
 ALTER TABLE docs_b DETACH PARTITION docs_b_3 CONCURRENTLY;
 SELECT seen('docs_b_3');
 SELECT collection, default_ttl, mode FROM ttl_docs.collections WHERE collection = 'docs_b_3'::regclass;
--- in a transaction that does not commit
+-- A DETACH that is rolled back
 BEGIN;
 ALTER TABLE docs DETACH PARTITION docs_d;
 SELECT count(*) FROM ttl_docs.collections WHERE collection = 'docs_d'::regclass;
@@ -223,7 +225,7 @@ SELECT count(*) FROM ttl_docs.collections WHERE collection = 'docs_d'::regclass;
 SELECT seen('docs_d');
 DROP TABLE docs_d;
 SELECT seen('docs');
--- released, the root and its partitions are plain tables
+-- After release(), the root and its partitions are plain tables.
 SELECT ttl_docs.release('docs');
 SELECT string_agg(tenant || n, ' ' ORDER BY tenant, n) FROM docs;
 SELECT count(*) FROM pg_attribute WHERE attrelid IN ('docs'::regclass, 'docs_a'::regclass) AND attname LIKE '\_%' AND NOT attisdropped;

@@ -1,6 +1,6 @@
 --
--- preview(): what a DefaultTTL would do to the documents that are live now,
--- without doing it.
+-- preview() shows the effect of a DefaultTTL on the documents that are live now,
+-- without changing anything.
 --
 SELECT ttl_docs.create_collection('preview', 36000);
 SET ttl_docs.clock_offset = '-11 h';
@@ -14,15 +14,15 @@ SELECT * FROM ttl_docs.preview('preview', 36000);
 SELECT * FROM ttl_docs.preview('preview', 3600);
 SELECT * FROM ttl_docs.preview('preview', -1);
 SELECT * FROM ttl_docs.preview('preview', NULL);
--- It is a dry run: the label is what it was, and so are the documents.
+-- A dry run: neither the label nor the documents change.
 SELECT label = :'before' AS unchanged FROM pg_seclabel WHERE objoid = 'preview'::regclass;
 SELECT string_agg(id, ' ' ORDER BY id) AS live FROM preview;
--- What it announces is what happens.
+-- set_default_ttl() has the announced effect.
 BEGIN;
 SELECT ttl_docs.set_default_ttl('preview', 3600);
 SELECT string_agg(id, ' ' ORDER BY id) AS live FROM preview;
 ROLLBACK;
--- Off, a ttl need not be valid, and turning TTL on would be refused.
+-- While TTL is off, a document may have an invalid ttl, which prevents turning TTL on.
 BEGIN;
 SELECT ttl_docs.set_default_ttl('preview', NULL);
 INSERT INTO preview (id, doc) VALUES ('invalid', '{"ttl": "x"}');
@@ -33,7 +33,7 @@ SELECT ttl_docs.preview('preview', -2);
 SELECT ttl_docs.preview(NULL, 60);
 SELECT ttl_docs.preview('pg_class', 60);
 
--- It names up to five documents, by their primary key or by where they are.
+-- preview() names up to five documents, by primary key or by ctid.
 SET ttl_docs.clock_offset = '-90 min';
 INSERT INTO preview (id, doc) SELECT 'd' || n, '{}' FROM generate_series(1, 10) AS n;
 RESET ttl_docs.clock_offset;
@@ -55,7 +55,7 @@ INSERT INTO preview VALUES (1, '{}'), (2, '{}');
 RESET ttl_docs.clock_offset;
 SELECT live, expire_now, examples FROM ttl_docs.preview('preview', 3600);
 SELECT live, expire_now, examples FROM ttl_docs.preview('preview_1', 3600);
--- It shows what the caller may read.
+-- preview() shows only rows that the caller may read.
 CREATE ROLE regress_ttl_docs_reader;
 SET ROLE regress_ttl_docs_reader;
 \set VERBOSITY terse

@@ -1,8 +1,8 @@
--- Rights.  A collection is changed by the owner of its table, a member of that
--- role, or a superuser; hiding, stamping and freeing keys need no right of the
--- reader or writer; what the triggers of a freed document do, they do as the
--- writer, and nobody gets to act as the owner by them; nobody without the right
--- to see expired documents does.
+-- Privileges.  The owner of the table, a member of the owner's role, and a superuser
+-- may change a collection.  Hiding expired documents, setting system columns and
+-- freeing keys need no privileges of the reader or writer.  Triggers of a freed
+-- document run as the writer, so nobody can use them to act as the owner.  Only users
+-- with the right to see expired documents see them.
 \set SHOW_CONTEXT never
 CREATE ROLE regress_ttl_owner;
 CREATE ROLE regress_ttl_member IN ROLE regress_ttl_owner;
@@ -45,7 +45,7 @@ ALTER TABLE s.c DISABLE TRIGGER ALL;
 \echo :SQLSTATE
 DROP INDEX s.c__slot_idx;
 \echo :SQLSTATE
--- nobody is kept waiting by one who has no right: no lock was taken
+-- A user without the privilege cannot block others: the calls took no locks.
 BEGIN;
 SAVEPOINT s;
 SELECT ttl_docs.set_default_ttl('s.c', 5);
@@ -55,10 +55,10 @@ ROLLBACK TO s;
 SELECT count(*) FROM pg_locks WHERE relation IN ('s.c'::regclass, 's.plain'::regclass)
    AND mode IN ('AccessExclusiveLock', 'ShareRowExclusiveLock');
 COMMIT;
--- settings can be read
+-- Every user can read the settings.
 SELECT ttl_docs.get_default_ttl('s.c');
 SELECT * FROM ttl_docs.collections;
--- the clock and the view of the dead are the superuser's
+-- Only a superuser can shift the clock or show expired documents.
 SET ttl_docs.clock_offset = 5;
 \echo :SQLSTATE
 SET ttl_docs.show_expired = on;
@@ -71,7 +71,7 @@ SELECT live FROM ttl_docs.preview('s.c', 5);
 SELECT ttl_docs.set_default_ttl('s.c', 5);
 \echo :SQLSTATE
 RESET ROLE;
--- a member of the owner may
+-- A member of the owner's role may change the collection.
 SET ROLE regress_ttl_member;
 SELECT ttl_docs.set_default_ttl('s.c', 2000);
 SELECT ttl_docs.set_indexing('s.c', 'lazy');
@@ -81,18 +81,18 @@ SELECT collection, default_ttl, indexing FROM ttl_docs.collections ORDER BY coll
 SELECT ttl_docs.release('s.plain');
 SELECT ttl_docs.set_indexing('s.c', 'consistent');
 RESET ROLE;
--- and so may a superuser
+-- So may a superuser.
 SELECT ttl_docs.set_default_ttl('s.c', 1000);
 SELECT ttl_docs.adopt('s.plain');
 SELECT ttl_docs.drop_collection('s.plain');
 SELECT relname, pg_get_userbyid(relowner) FROM pg_class WHERE relnamespace = 's'::regnamespace AND relkind IN ('r', 'i') ORDER BY relname;
--- an index that he makes is the owner's
+-- The owner of the table owns an index that a superuser creates.
 SELECT ttl_docs.set_indexing('s.c', 'lazy');
 SELECT ttl_docs.set_indexing('s.c', 'consistent');
 SELECT pg_get_userbyid(relowner) FROM pg_class WHERE relname = 'c__slot_idx';
 
 --
--- Reading and writing with few rights
+-- Reading and writing with few privileges
 --
 INSERT INTO s.c VALUES ('dead', '{"ttl": 100}'), ('live', '{}');
 GRANT SELECT (id), INSERT (id, doc), UPDATE (doc) ON s.c TO regress_ttl_other;
@@ -112,7 +112,7 @@ UPDATE s.c SET _ts = now() WHERE id = 'mine';
 \echo :SQLSTATE
 DELETE FROM s.c;
 \echo :SQLSTATE
--- row_security = off shows the dead to the owner alone
+-- row_security = off shows expired documents only to the owner.
 SET row_security = off;
 SELECT id FROM s.c ORDER BY id;
 SELECT count(*) FROM s.c;
@@ -125,7 +125,7 @@ SELECT id FROM s.c ORDER BY id FOR UPDATE;
 UPDATE s.c SET doc = doc WHERE id = 'dead';
 DELETE FROM s.c WHERE id = 'dead';
 RESET ROLE;
--- not through a function that lends his rights
+-- A SECURITY DEFINER function does not show them to its caller.
 CREATE FUNCTION s.lend() RETURNS SETOF text LANGUAGE sql SECURITY DEFINER AS $$ SELECT id FROM s.c ORDER BY id $$;
 ALTER FUNCTION s.lend() OWNER TO regress_ttl_owner;
 SET ROLE regress_ttl_other;
@@ -136,10 +136,9 @@ DROP FUNCTION s.lend();
 SELECT id, _ttl FROM s.c ORDER BY id;
 
 --
--- Freeing a key for one who may only insert
+-- A user with only the INSERT privilege frees a key
 --
--- Triggers run as whoever writes, as for a DELETE, and need what rights they
--- need for that.
+-- Triggers run as the writer, as for a DELETE, and need the same privileges.
 CREATE TABLE s.log (line text);
 ALTER TABLE s.log OWNER TO regress_ttl_owner;
 CREATE FUNCTION s.note() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -162,7 +161,7 @@ SELECT current_user, current_setting('search_path'), ttl_docs.purging();
 RESET search_path;
 RESET ROLE;
 SELECT line FROM s.log;
--- A function that lends the rights of its owner is the way to write more.
+-- A SECURITY DEFINER trigger function can write with the privileges of its owner.
 REVOKE INSERT ON s.log FROM regress_ttl_other;
 ALTER FUNCTION s.note() SECURITY DEFINER;
 TRUNCATE s.log;
@@ -174,9 +173,9 @@ SELECT line FROM s.log;
 DROP TRIGGER note_before ON s.c;
 DROP TRIGGER note_after ON s.c;
 
--- One who has no more than TRIGGER on the table cannot act as its owner: not by
--- the function of a trigger, not by its WHEN, not by a domain in that, not by a
--- table that refers to the document.
+-- A user with only the TRIGGER and REFERENCES privileges cannot act as the owner of the
+-- table: not by a trigger function, a WHEN condition, a domain in the condition, or a
+-- table that references the document.
 CREATE ROLE regress_ttl_attacker;
 GRANT USAGE ON SCHEMA s TO regress_ttl_attacker;
 GRANT TRIGGER, REFERENCES ON s.c TO regress_ttl_attacker;
@@ -220,7 +219,7 @@ DROP DOMAIN public.attack_domain;
 DROP FUNCTION public.attack(), public.attack_when(text);
 
 --
--- Row level security
+-- Row-level security
 --
 ALTER TABLE s.c ENABLE ROW LEVEL SECURITY;
 CREATE POLICY p ON s.c FOR ALL TO regress_ttl_other USING (doc ? 'mine') WITH CHECK (doc ? 'mine');
@@ -234,7 +233,7 @@ SET ROLE regress_ttl_other;
 SELECT id FROM s.c ORDER BY id;
 UPDATE s.c SET doc = doc RETURNING id;
 INSERT INTO s.c VALUES ('dead, mine', '{"mine": 2}');
--- the dead are nobody's
+-- Policies do not protect the key of an expired document.
 INSERT INTO s.c VALUES ('dead, not mine', '{"mine": 2}');
 INSERT INTO s.c VALUES ('live, not mine', '{"mine": 2}');
 \echo :SQLSTATE
@@ -246,7 +245,7 @@ SELECT id FROM s.c ORDER BY id;
 RESET row_security;
 RESET ROLE;
 SELECT id, doc FROM s.c ORDER BY id;
--- Policies that bind the owner too hide nothing from what he lets us do.
+-- FORCE ROW LEVEL SECURITY hides no documents from the functions that the owner calls.
 ALTER TABLE s.c FORCE ROW LEVEL SECURITY;
 SELECT ttl_docs.set_default_ttl('s.c', NULL);
 INSERT INTO s.c VALUES ('bad', '{"ttl": 0}');

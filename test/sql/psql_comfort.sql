@@ -1,11 +1,11 @@
--- What somebody sees who has only psql: \df and \dv show what is to be called, each
--- object says what it is for, and \d of a collection explains its columns.
+-- The view of a user who only has psql: \df and \dv show the public functions and
+-- views, each object has a comment, and \d+ of a collection describes its columns.
 SELECT n.nspname, p.proname, p.prokind
   FROM pg_proc AS p JOIN pg_namespace AS n ON n.oid = p.pronamespace
  WHERE n.nspname = 'ttl_docs'
  ORDER BY p.proname COLLATE "C";
 
--- Nothing of the extension is without a comment.
+-- Every object of the extension has a comment.
 SELECT pg_describe_object(d.classid, d.objid, 0)
   FROM pg_depend AS d
  WHERE d.refclassid = 'pg_extension'::regclass
@@ -13,7 +13,8 @@ SELECT pg_describe_object(d.classid, d.objid, 0)
    AND d.deptype = 'e'
    AND obj_description(d.objid, d.classid::regclass::name) IS NULL
    AND d.classid <> 'pg_type'::regclass;
--- What is internal says so, and is nowhere else.
+-- The comment of an internal function says "internal", and internal functions are only
+-- in the internal schema.
 SELECT p.oid::regprocedure
   FROM pg_proc AS p JOIN pg_namespace AS n ON n.oid = p.pronamespace
  WHERE n.nspname IN ('ttl_docs', 'ttl_docs_internal')
@@ -25,7 +26,7 @@ SELECT ttl_docs.create_collection('c', 60);
 SELECT attname, col_description('c'::regclass, attnum) FROM pg_attribute
  WHERE attrelid = 'c'::regclass AND attname LIKE '\_%' ORDER BY attnum;
 
--- A ttl that does nothing, because TTL is off: where people look, it is said.
+-- A ttl has no effect while TTL is off, and the view says so.
 CREATE TABLE a (id int PRIMARY KEY, doc jsonb);
 INSERT INTO a VALUES (1, '{"ttl": 60}'), (2, '{}');
 SELECT ttl_docs.adopt('a');

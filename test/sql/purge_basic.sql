@@ -1,6 +1,6 @@
--- CALL ttl_docs.purge() takes from the disk what is expired, and nothing else:
--- of one collection, or of all that the caller owns.  ttl_docs.show_expired
--- shows what is on disk.
+-- CALL ttl_docs.purge() deletes expired documents from disk, and nothing else: those of
+-- one collection, or of all collections that the caller owns. ttl_docs.show_expired
+-- shows the documents on disk.
 \set SHOW_CONTEXT never
 SELECT ttl_docs.create_collection('pb', 1000);
 SELECT ttl_docs.create_collection('pb_no_default', -1);
@@ -15,47 +15,47 @@ CREATE VIEW pb_disk AS SELECT 'pb' AS collection, id FROM pb UNION ALL SELECT 'p
 CREATE VIEW pb_stat AS SELECT collection, purged, batches, estimated_backlog AS backlog, oldest_overdue,
     last_purge IS NOT NULL AS has_last, undeletable, last_error FROM ttl_docs.stat_collections WHERE collection::text LIKE 'pb%';
 
--- nothing is expired yet
+-- Nothing has expired yet.
 CALL ttl_docs.purge();
 CALL ttl_docs.purge('pb');
 SELECT * FROM pb_stat ORDER BY collection::text;
--- renewed in time: by any write, by a longer ttl, by none
+-- Documents renewed in time: by any write, by a longer ttl, by a ttl of -1
 SET ttl_docs.clock_offset = 50;
 UPDATE pb SET doc = doc WHERE id = 'renewed';
 UPDATE pb SET doc = '{"ttl": 1000}' WHERE id = 'longer';
 UPDATE pb SET doc = '{"ttl": 1}' WHERE id = 'shorter';
 UPDATE pb SET doc = '{"ttl": -1}' WHERE id = 'kept';
--- the index entry of a renewed document may still be that of its first version
+-- The purge index may still have the entry of the first version of a renewed document.
 SET ttl_docs.clock_offset = 130;
 SET ttl_docs.show_expired = on;
 SELECT id FROM pb ORDER BY id;
 CALL ttl_docs.purge('pb');
 SELECT * FROM pb_disk ORDER BY 1, 2;
--- again: nothing
+-- A second purge finds nothing.
 CALL ttl_docs.purge('pb');
 SELECT * FROM pb_stat ORDER BY collection::text;
--- all of them, as NULL says as well
+-- All collections; NULL means the same
 CALL ttl_docs.purge(NULL);
 SELECT * FROM pb_disk ORDER BY 1, 2;
 SET ttl_docs.clock_offset = 400;
 CALL ttl_docs.purge();
 SELECT * FROM pb_disk ORDER BY 1, 2;
--- under its new ttl, and what inherits
+-- Documents with a new ttl, and documents that inherit
 SET ttl_docs.clock_offset = 1200;
 CALL ttl_docs.purge(collection => 'pb');
 SELECT * FROM pb_disk ORDER BY 1, 2;
 SELECT * FROM pb_stat ORDER BY collection::text;
--- far away: what never expires stays
+-- Far in the future, documents that never expire remain.
 SET ttl_docs.clock_offset = 2000000000;
 CALL ttl_docs.purge();
 SELECT * FROM pb_disk ORDER BY 1, 2;
--- a clock that goes back brings nothing into danger
+-- If the clock goes back, no live document is purged.
 SET ttl_docs.clock_offset = 0;
 INSERT INTO pb VALUES ('new', '{"ttl": 100}');
 CALL ttl_docs.purge();
 SELECT id FROM pb ORDER BY id;
 
--- What cannot be purged
+-- Objects that cannot be purged
 CREATE TABLE pb_plain (id int, doc jsonb);
 CALL ttl_docs.purge('pb_plain');
 \echo :SQLSTATE
@@ -73,8 +73,8 @@ CALL ttl_docs.purge('pb_missing');
 \set VERBOSITY default
 DROP TABLE pb_plain;
 
--- The purge goes by slots, which are never early, and late by no more than an
--- eighth of the ttl, or a second.
+-- The purge uses slots.  A slot is never early, and is late by at most an eighth of the
+-- ttl or one second.
 DELETE FROM pb;
 INSERT INTO pb SELECT i, jsonb_build_object('ttl', i) FROM generate_series(1, 300) AS i;
 CREATE TABLE pb_due AS SELECT id, ttl_docs.expires_at('pb', _ts, _ttl) AS due,
@@ -106,7 +106,7 @@ SELECT count(*) FROM pb;
 RESET ttl_docs.show_expired;
 RESET ttl_docs.clock_offset;
 
--- Documents that are large, and what they have in the TOAST table
+-- Large documents and their TOAST rows
 SELECT ttl_docs.create_collection('pb_large', 1000);
 ALTER TABLE pb_large ALTER doc SET STORAGE EXTERNAL;
 INSERT INTO pb_large SELECT i, jsonb_build_object('ttl', CASE WHEN i % 2 = 0 THEN 100 END, 'text', repeat('x', 20000))

@@ -1,6 +1,6 @@
--- Triggers run as the owner of the table.  Where that is a superuser, and the
--- code is somebody else's, the purge does not run it: the collection is blocked
--- until one of the two is changed.
+-- Triggers run as the owner of the table.  If the owner is a superuser and another user
+-- owns the code, the purge does not run the code.  The collection is blocked until one
+-- of the two owners changes.
 \set SHOW_CONTEXT never
 \set VERBOSITY terse
 CREATE ROLE regress_ttl_purge_attacker;
@@ -40,7 +40,8 @@ BEGIN
 END $$;
 GRANT USAGE ON SCHEMA pk TO PUBLIC;
 
--- A superuser's own code runs, as him; of another superuser, too
+-- A superuser's own code runs as that superuser.  So does the code of another
+-- superuser.
 CREATE TRIGGER t BEFORE DELETE ON pk_plain FOR EACH ROW EXECUTE FUNCTION pk_trusted();
 CREATE TRIGGER t AFTER DELETE ON pk_c FOR EACH STATEMENT EXECUTE FUNCTION pk_trusted();
 :make
@@ -51,7 +52,7 @@ ALTER FUNCTION pk_trusted() OWNER TO regress_ttl_purge_super;
 DROP TRIGGER t ON pk_plain;
 DROP TRIGGER t ON pk_c;
 
--- Somebody else's: row triggers, before and after
+-- Code of another user: row triggers, before and after
 \set VERBOSITY default
 SET ROLE regress_ttl_purge_attacker;
 CREATE TRIGGER t BEFORE DELETE ON pk_plain FOR EACH ROW EXECUTE FUNCTION pk.trigger();
@@ -59,7 +60,7 @@ CREATE TRIGGER t BEFORE DELETE ON pk_leaf FOR EACH ROW EXECUTE FUNCTION pk.trigg
 RESET ROLE;
 :make
 :purge
--- told in the same way for all, and in a block
+-- The message is the same when purging all collections, and in a transaction block.
 TRUNCATE pk_c;
 ALTER TABLE pk_leaf DISABLE TRIGGER t;
 CALL ttl_docs.purge();
@@ -72,13 +73,13 @@ COMMIT;
 SET ttl_docs.show_expired = on;
 SELECT (SELECT count(*) FROM pk_plain) AS plain, (SELECT count(*) FROM pk_c) AS partitioned;
 RESET ttl_docs.show_expired;
--- it is no document's trouble
+-- No document counts as undeletable.
 SELECT collection, undeletable, last_error FROM ttl_docs.stat_collections WHERE collection::text LIKE 'pk%' ORDER BY collection::text;
--- resume_purge() cannot help, and says so
+-- resume_purge() does not end the block, and says so.
 \set VERBOSITY default
 SELECT ttl_docs.resume_purge('pk_plain');
 \set VERBOSITY terse
--- disabled, they are no reason
+-- Disabled triggers do not block the purge.
 ALTER TABLE pk_plain DISABLE TRIGGER t;
 ALTER TABLE pk_leaf DISABLE TRIGGER t;
 :purge
@@ -93,11 +94,11 @@ CREATE TRIGGER t AFTER DELETE ON pk_plain FOR EACH ROW EXECUTE FUNCTION pk.trigg
 CREATE CONSTRAINT TRIGGER t AFTER DELETE ON pk_leaf DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION pk.trigger();
 RESET ROLE;
 :purge
--- SECURITY DEFINER is no way out: the owner of the function can take it back at any time
+-- SECURITY DEFINER does not help: the owner of the function can revert it at any time.
 ALTER FUNCTION pk.trigger() SECURITY DEFINER;
 :purge
 ALTER FUNCTION pk.trigger() SECURITY INVOKER;
--- another owner of the function, or of the table, is the way out
+-- Changing the owner of the function or of the table helps.
 :make
 :purge
 ALTER FUNCTION pk.trigger() OWNER TO regress_ttl_purge_super;
@@ -112,7 +113,7 @@ SELECT line FROM pk_log ORDER BY 1;
 DROP TRIGGER t ON pk_plain;
 DROP TRIGGER t ON pk_leaf;
 
--- Statement triggers: of the table, and of the root of a partition
+-- Statement triggers of the table, and of the root of a partition
 SET ROLE regress_ttl_purge_attacker;
 CREATE TRIGGER t BEFORE DELETE ON pk_plain FOR EACH STATEMENT EXECUTE FUNCTION pk.trigger();
 CREATE TRIGGER t AFTER DELETE ON pk_c FOR EACH STATEMENT EXECUTE FUNCTION pk.trigger();
@@ -121,7 +122,7 @@ RESET ROLE;
 :purge
 DROP TRIGGER t ON pk_plain;
 DROP TRIGGER t ON pk_c;
--- Triggers of other commands are nobody's business
+-- Triggers for other commands do not matter.
 SET ROLE regress_ttl_purge_attacker;
 CREATE TRIGGER t AFTER INSERT OR UPDATE ON pk_plain FOR EACH ROW EXECUTE FUNCTION pk.trigger();
 CREATE TRIGGER t AFTER TRUNCATE ON pk_c FOR EACH STATEMENT EXECUTE FUNCTION pk.trigger();
@@ -130,7 +131,7 @@ RESET ROLE;
 DROP TRIGGER t ON pk_plain;
 DROP TRIGGER t ON pk_c;
 
--- The condition of a trigger is code as well.
+-- The WHEN condition of a trigger is code as well.
 SET ROLE regress_ttl_purge_attacker;
 CREATE TRIGGER t AFTER DELETE ON pk_plain FOR EACH ROW WHEN (pk.condition(OLD.id)) EXECUTE FUNCTION suppress_redundant_updates_trigger();
 CREATE TRIGGER t AFTER DELETE ON pk_leaf FOR EACH ROW WHEN (OLD.id = 'b' OR CASE WHEN OLD.doc ? 'x' THEN true ELSE coalesce(pk.condition(OLD.id), false) END)
@@ -140,7 +141,7 @@ RESET ROLE;
 :purge
 DROP TRIGGER t ON pk_plain;
 DROP TRIGGER t ON pk_leaf;
--- an operator is what its function is
+-- An operator counts as its function.
 SET ROLE regress_ttl_purge_attacker;
 CREATE TRIGGER t AFTER DELETE ON pk_plain FOR EACH ROW WHEN (OLD.id OPERATOR(pk.===) 'b') EXECUTE FUNCTION suppress_redundant_updates_trigger();
 CREATE TRIGGER t AFTER DELETE ON pk_leaf FOR EACH ROW WHEN ((OLD.id = ANY ('{}')) IS NOT TRUE AND OLD.id OPERATOR(pk.====) ANY ('{b,c}'))
@@ -150,7 +151,7 @@ RESET ROLE;
 DROP TRIGGER t ON pk_plain;
 DROP TRIGGER t ON pk_leaf;
 
--- Triggers of tables that a foreign key action reaches, directly or not
+-- Triggers of tables that a foreign key action reaches, directly or indirectly
 SET ROLE regress_ttl_purge_attacker;
 CREATE TABLE pk.child (id text PRIMARY KEY REFERENCES pk_plain ON DELETE CASCADE);
 CREATE TABLE pk.grandchild (id text REFERENCES pk.child ON DELETE SET NULL);
@@ -175,19 +176,19 @@ CREATE TRIGGER t AFTER DELETE ON pk.child FOR EACH ROW WHEN (pk.condition(OLD.id
 RESET ROLE;
 CALL ttl_docs.purge('pk_plain');
 DROP TRIGGER t ON pk.child;
--- without it: as ever
+-- Without the trigger, the purge works.
 CALL ttl_docs.purge('pk_plain');
 SELECT * FROM pk.grandchild;
 SELECT line FROM pk_log ORDER BY 1;
 :make
--- a table that keeps a document is not written to
+-- The purge does not write to a table with ON DELETE RESTRICT.
 DROP TABLE pk.grandchild, pk.child;
 SET ROLE regress_ttl_purge_attacker;
 CREATE TABLE pk.child (id text REFERENCES pk_plain ON DELETE RESTRICT);
 CREATE TRIGGER t AFTER DELETE OR UPDATE ON pk.child FOR EACH ROW EXECUTE FUNCTION pk.trigger();
 RESET ROLE;
 CALL ttl_docs.purge('pk_plain');
--- a partition of one that is written to
+-- A partition of a table that the purge writes to
 DROP TABLE pk.child;
 SET ROLE regress_ttl_purge_attacker;
 CREATE TABLE pk.child (id text REFERENCES pk_plain ON DELETE CASCADE) PARTITION BY LIST (id);
@@ -196,7 +197,7 @@ CREATE TRIGGER t AFTER DELETE ON pk.child_leaf FOR EACH ROW EXECUTE FUNCTION pk.
 RESET ROLE;
 :make
 CALL ttl_docs.purge('pk_plain');
--- tables that refer to one another come to an end
+-- The check terminates for tables that reference each other.
 DROP TABLE pk.child;
 CREATE TABLE pk.child (id text PRIMARY KEY REFERENCES pk_plain ON DELETE CASCADE, other text);
 CREATE TABLE pk.grandchild (id text PRIMARY KEY REFERENCES pk.child ON DELETE CASCADE);

@@ -1,5 +1,5 @@
--- An error that CALL purge() does not go around leaves the session as any error would,
--- also where it is caught.
+-- Some errors end CALL purge().  They leave the session in the same state as any other
+-- error, even if the caller catches them.
 \set SHOW_CONTEXT never
 \set VERBOSITY terse
 SELECT ttl_docs.create_collection('cancel_c', 1000);
@@ -40,7 +40,7 @@ BEGIN
 EXCEPTION WHEN OTHERS THEN
     RAISE NOTICE 'caught %', SQLSTATE;
 END $$;
--- a trigger that only says so does not end it
+-- A trigger that only raises an error with this code does not end the purge.
 RESET ttl_docs.clock_offset;
 UPDATE cancel_c SET doc = '{"ttl": 100, "act": "57014"}' WHERE id = 'b';
 SET ttl_docs.clock_offset = 200;
@@ -50,8 +50,8 @@ ROLLBACK;
 SET ttl_docs.show_expired = on;
 SELECT id FROM cancel_c ORDER BY id;
 RESET ttl_docs.show_expired;
--- Where the trigger catches the cancel, and raises an error of its own with that code, the
--- caller has cancelled it all the same; by a timeout, too.
+-- If a trigger catches the cancel and raises its own error with that code, the purge
+-- still ends as cancelled.  The same applies to a timeout.
 CREATE FUNCTION cancel_reworded() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF OLD.id = 'b' AND OLD.doc->>'act' = 'self' THEN
@@ -78,7 +78,7 @@ SET statement_timeout = '300ms';
 CALL ttl_docs.purge('cancel_c');
 \set VERBOSITY terse
 RESET statement_timeout;
--- afterwards, a cancel is core's business again
+-- Afterwards, PostgreSQL handles a cancel as usual.
 DO $$
 BEGIN
     PERFORM pg_cancel_backend(pg_backend_pid());
@@ -89,7 +89,7 @@ END $$;
 DROP TRIGGER act ON cancel_c;
 CREATE TRIGGER act BEFORE DELETE ON cancel_c FOR EACH ROW EXECUTE FUNCTION cancel_act();
 DROP FUNCTION cancel_reworded;
--- a purge within a purge
+-- A purge inside a purge
 CREATE OR REPLACE FUNCTION cancel_act() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN CALL ttl_docs.purge(); RETURN OLD; END $$;
 CALL ttl_docs.purge('cancel_c');
 DROP TRIGGER act ON cancel_c;

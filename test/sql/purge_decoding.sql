@@ -1,13 +1,13 @@
--- Consumers of logical decoding can tell a purge from a user's delete: a message
--- with the prefix ttl_docs comes before the deletes of a batch, in the same
--- transaction.  It names the table.
+-- Consumers of logical decoding can distinguish a purge from a user's delete.  Before
+-- the deletes of a batch, a message with the prefix ttl_docs appears in the same
+-- transaction.  The message names the table.
 \set SHOW_CONTEXT never
 SELECT 'init' FROM pg_create_logical_replication_slot('regress_ttl_purge', 'test_decoding');
 SELECT ttl_docs.create_collection('pd', 1000);
 CREATE TABLE pd_child (id text REFERENCES pd ON DELETE CASCADE);
 CREATE SCHEMA "pd Schema";
 SELECT ttl_docs.create_collection('"pd Schema"."a ""quoted"" name"', 1000);
--- what there is since the last time, without numbers; messages by what they say
+-- Returns the changes since the last call, without numbers.
 CREATE FUNCTION pd_changes() RETURNS TABLE (transaction bigint, change text) LANGUAGE sql AS $$
     SELECT dense_rank() OVER (ORDER BY first), data
     FROM (SELECT min(n) OVER (PARTITION BY xid::text) AS first, n,
@@ -17,29 +17,29 @@ CREATE FUNCTION pd_changes() RETURNS TABLE (transaction bigint, change text) LAN
     WHERE data NOT IN ('BEGIN', 'COMMIT')
     ORDER BY n
 $$;
--- none for users, whatever they do
+-- Commands of users write no messages.
 INSERT INTO pd VALUES ('a', '{"ttl": 100}'), ('b', '{"ttl": 100}'), ('c', '{"ttl": 100}'), ('live', '{}'), ('deleted', '{}');
 INSERT INTO pd_child VALUES ('a'), ('deleted');
 INSERT INTO "pd Schema"."a ""quoted"" name" VALUES ('a', '{"ttl": 100}');
 DELETE FROM pd WHERE id = 'deleted';
 SELECT count(*), count(*) FILTER (WHERE change LIKE 'message%') AS messages, count(*) FILTER (WHERE change LIKE '%DELETE%') AS deletes FROM pd_changes();
--- a purge; with the message what its triggers and foreign keys do
+-- A purge, with the changes made by its triggers and foreign keys
 SET ttl_docs.clock_offset = 200;
 CALL ttl_docs.purge('pd');
 SELECT * FROM pd_changes();
--- with the table's OID, for a name may change
+-- The message has the OID of the table, because names may change.
 CALL ttl_docs.purge('"pd Schema"."a ""quoted"" name"');
 SELECT regexp_replace(data, '^message: (transactional: \d prefix: \S+), sz: \d+ content:', '\1') ~ '^transactional: 1 prefix: ttl_docs\{' AS is_message,
        (substring(data FROM 'content:(.*)$')::jsonb ->> 'table')::oid = '"pd Schema"."a ""quoted"" name"'::regclass AS "table",
        substring(data FROM 'content:(.*)$')::jsonb ->> 'purge' AS purge
     FROM pg_logical_slot_get_changes('regress_ttl_purge', NULL, NULL) WHERE data LIKE 'message%';
--- nothing to purge: nothing to tell, also of rows that are gone and still in
--- the index
+-- If there is nothing to purge, there is no message, even if the purge index still has
+-- entries of deleted rows.
 BEGIN;
 CALL ttl_docs.purge('pd');
 COMMIT;
 SELECT * FROM pd_changes();
--- rolled back: nobody hears of it
+-- After a rollback, there is no message.
 RESET ttl_docs.clock_offset;
 INSERT INTO pd VALUES ('a', '{"ttl": 100}'), ('b', '{"ttl": 100}');
 SELECT count(*) FROM pd_changes();
@@ -48,7 +48,7 @@ BEGIN;
 CALL ttl_docs.purge('pd');
 ROLLBACK;
 SELECT * FROM pd_changes();
--- a document that fails, and one that does not: of the first try nobody hears
+-- One document fails and another one does not.  The failed attempt writes no message.
 CREATE FUNCTION pd_raise() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF OLD.id = 'b' THEN RAISE 'no'; END IF; RETURN NULL; END $$;
 CREATE TRIGGER pd_raise AFTER DELETE ON pd FOR EACH ROW EXECUTE FUNCTION pd_raise();
 SET client_min_messages = error;
@@ -58,7 +58,7 @@ SELECT change FROM pd_changes() WHERE change LIKE '%DELETE%';
 DROP TRIGGER pd_raise ON pd;
 CALL ttl_docs.purge('pd');
 SELECT count(*) > 0 AS changes FROM pd_changes();
--- each batch has its own, before its deletes
+-- Each batch has its own message before its deletes.
 RESET ttl_docs.clock_offset;
 TRUNCATE pd, pd_child;
 INSERT INTO pd SELECT i, '{"ttl": 100}' FROM generate_series(1, 2500) AS i;
@@ -71,7 +71,7 @@ SELECT count(*) >= 3 AS several, bool_and(messages = 1 AND first_message < first
                  min(n) FILTER (WHERE is_message) AS first_message, min(n) FILTER (WHERE NOT is_message) AS first_delete
           FROM c GROUP BY transaction) AS t;
 RESET ttl_docs.clock_offset;
--- a user's deletes in the same transaction
+-- A user's deletes in the same transaction
 TRUNCATE pd, pd_child;
 INSERT INTO pd VALUES ('a', '{"ttl": 100}'), ('deleted', '{}'), ('deleted, too', '{}');
 SELECT count(*) FROM pd_changes();
@@ -82,7 +82,7 @@ CALL ttl_docs.purge('pd');
 DELETE FROM pd WHERE id = 'deleted, too';
 COMMIT;
 SELECT change FROM pd_changes();
--- a partition is named as itself
+-- For a partition, the message names the partition.
 RESET ttl_docs.clock_offset;
 CREATE TABLE pd_root (id text PRIMARY KEY, doc jsonb) PARTITION BY LIST (id);
 CREATE TABLE pd_leaf PARTITION OF pd_root FOR VALUES IN ('a');
@@ -92,7 +92,7 @@ SELECT count(*) FROM pd_changes();
 SET ttl_docs.clock_offset = 200;
 CALL ttl_docs.purge('pd_root');
 SELECT change FROM pd_changes();
--- an unlogged one is nobody's to decode
+-- Unlogged tables are not decoded.
 RESET ttl_docs.clock_offset;
 CREATE UNLOGGED TABLE pd_unlogged (id text PRIMARY KEY, doc jsonb);
 SELECT ttl_docs.adopt('pd_unlogged', 1000);

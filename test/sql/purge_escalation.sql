@@ -1,7 +1,8 @@
--- Whoever may make a trigger on a table, or a child of it, must not become its owner by
--- a purge: each of these would run code of the attacker as somebody else, and is blocked.
--- What a function list cannot show counts, too: built-in functions that run SQL, domains,
--- casts, rules, rows that move between partitions.
+-- A user who may create a trigger on a table, or a child of it, must not become its
+-- owner through a purge.  Each of these attempts would run the attacker's code as
+-- another user, and is blocked.  The attempts include code that a list of functions
+-- does not show: built-in functions that run SQL, domains, casts, rules, and rows that
+-- move between partitions.
 \set SHOW_CONTEXT never
 \set VERBOSITY terse
 CREATE ROLE regress_ttl_esc_attacker;
@@ -29,10 +30,11 @@ CREATE TYPE esc.enum AS ENUM ('a');
 CREATE FUNCTION esc.to_json(value esc.enum) RETURNS json LANGUAGE plpgsql AS $$ BEGIN PERFORM esc.gain('cast'); RETURN '1'; END $$;
 CREATE CAST (esc.enum AS json) WITH FUNCTION esc.to_json(esc.enum);
 RESET ROLE;
--- a trigger function of the superuser's that does what its argument says
+-- The superuser's trigger function executes its argument.
 CREATE FUNCTION esc_do() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN EXECUTE TG_ARGV[0]; RETURN NULL; END $$;
 
--- expects a trigger or child, made by the attacker, that runs code as somebody else
+-- Purges after the attacker has created a trigger or a child that would run code as
+-- another user.
 CREATE PROCEDURE esc_try() LANGUAGE plpgsql AS $$
 BEGIN
     TRUNCATE public.esc_gained;
@@ -42,7 +44,7 @@ END $$;
 \set try 'SET ttl_docs.clock_offset = 200; CALL esc_try(); SELECT * FROM esc_gained WHERE who <> ''regress_ttl_esc_attacker'';'
 SET client_min_messages = warning;
 
--- WHEN clauses
+-- WHEN conditions
 SET ROLE regress_ttl_esc_attacker;
 CREATE TRIGGER t AFTER DELETE ON esc_c FOR EACH ROW WHEN (OLD.id::esc.domain IS NULL) EXECUTE FUNCTION suppress_redundant_updates_trigger();
 RESET ROLE;
@@ -67,7 +69,7 @@ RESET ROLE;
 :document
 :try
 DROP TRIGGER t ON esc_c;
--- what only computes is all right
+-- A condition that only computes is allowed.
 CREATE TRIGGER t AFTER DELETE ON esc_c FOR EACH ROW WHEN (coalesce((OLD.doc->>'ttl')::int, 0) BETWEEN 1 AND 1000 AND OLD.id LIKE 'a%' AND OLD.id IN ('a', 'b')) EXECUTE FUNCTION esc.trigger();
 ALTER FUNCTION esc.trigger() OWNER TO CURRENT_USER;
 :document
@@ -75,7 +77,7 @@ ALTER FUNCTION esc.trigger() OWNER TO CURRENT_USER;
 ALTER FUNCTION esc.trigger() OWNER TO regress_ttl_esc_attacker;
 DROP TRIGGER t ON esc_c;
 
--- Arguments: the superuser's own, on purpose, and in the hands of somebody else
+-- Trigger arguments: first of the superuser, then of the attacker
 CREATE TRIGGER t AFTER DELETE ON esc_c FOR EACH ROW EXECUTE FUNCTION esc_do('SELECT 1');
 :document
 :try
@@ -120,7 +122,7 @@ RESET ROLE;
 INSERT INTO esc.child VALUES ('a');
 :try
 DROP TABLE esc.child;
--- a child without any of it is purged along
+-- The purge deletes a harmless child.
 SET ROLE regress_ttl_esc_attacker;
 CREATE TABLE esc.child (id text REFERENCES esc_c ON DELETE CASCADE);
 RESET ROLE;
@@ -130,7 +132,7 @@ INSERT INTO esc.child VALUES ('a');
 SELECT count(*) FROM esc.child;
 DROP TABLE esc.child;
 
--- The collection is its own child
+-- The collection references itself
 ALTER TABLE esc_c ADD parent text REFERENCES esc_c ON DELETE SET NULL;
 SET ROLE regress_ttl_esc_attacker;
 CREATE TRIGGER t AFTER UPDATE ON esc_c FOR EACH ROW EXECUTE FUNCTION esc.trigger();
@@ -141,7 +143,8 @@ INSERT INTO esc_c (id, doc, parent) VALUES ('b', '{"ttl": -1}', 'a');
 DROP TRIGGER t ON esc_c;
 ALTER TABLE esc_c DROP parent;
 
--- An owner who is no superuser is protected likewise, but not from his own
+-- An owner who is not a superuser is protected in the same way, but may run their own
+-- code
 GRANT INSERT ON esc_gained TO regress_ttl_esc_owner;
 GRANT CREATE ON SCHEMA public TO regress_ttl_esc_owner;
 ALTER TABLE esc_c OWNER TO regress_ttl_esc_owner;
@@ -152,18 +155,20 @@ CREATE TRIGGER t AFTER DELETE ON esc_c FOR EACH ROW EXECUTE FUNCTION esc.trigger
 RESET ROLE;
 :document
 :try
--- runs as the owner of the function, who is the owner of the table's own member
+-- The attacker is a member of the owner's role now, so the trigger runs as the owner of
+-- the table.
 GRANT regress_ttl_esc_owner TO regress_ttl_esc_attacker;
 :try
 REVOKE regress_ttl_esc_owner FROM regress_ttl_esc_attacker;
--- its owner could take it back while a batch runs
+-- SECURITY DEFINER does not help: the owner of the function could revert it while a
+-- batch runs.
 ALTER FUNCTION esc.trigger() SECURITY DEFINER;
 :document
 :try
 DROP TRIGGER t ON esc_c;
 ALTER FUNCTION esc.trigger() SECURITY INVOKER;
 
--- A constraint that is checked late evaluates its expression as whoever ends the statement
+-- A deferred constraint evaluates its expression as the user who ends the statement
 SET ROLE regress_ttl_esc_attacker;
 CREATE FUNCTION esc.immutable(text) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN PERFORM esc.gain('expression'); RETURN $1; END $$;
 CREATE TABLE esc.child (id text REFERENCES esc_c ON DELETE SET NULL, EXCLUDE (esc.immutable(coalesce(id, '')) WITH =) DEFERRABLE INITIALLY DEFERRED);
@@ -173,7 +178,7 @@ INSERT INTO esc.child VALUES ('a');
 :try
 DROP TABLE esc.child;
 
--- The look for the purge index runs nothing, whatever its predicate calls
+-- The search for the purge index runs no code, whatever functions index predicates call
 SET ROLE regress_ttl_esc_attacker;
 SELECT ttl_docs.create_collection('esc.own', 1000);
 CREATE INDEX aaa ON esc.own (_slot) WHERE esc.immutable('x') IS NOT NULL;
@@ -192,7 +197,7 @@ SELECT count(*) FROM esc.own;
 RESET ttl_docs.show_expired;
 DROP TABLE esc.own;
 
--- Whoever owns the root does not act as the owner of a partition
+-- The owner of the root does not act as the owner of a partition
 CREATE TABLE esc_root (id text PRIMARY KEY, doc jsonb) PARTITION BY LIST (id);
 CREATE TABLE esc_leaf PARTITION OF esc_root FOR VALUES IN ('a');
 CREATE TABLE esc_mine PARTITION OF esc_root FOR VALUES IN ('b');

@@ -1,5 +1,5 @@
--- Foreign keys to a document that is purged: actions happen, and a child that
--- is to keep it keeps it on disk, invisible as it is.
+-- Foreign keys to a purged document: the purge runs foreign key actions.  If a child
+-- prevents the delete, the expired document stays on disk and stays invisible.
 \set SHOW_CONTEXT never
 SELECT ttl_docs.create_collection('pf', 1000);
 CREATE TABLE pf_cascade (id int PRIMARY KEY, pf text REFERENCES pf ON DELETE CASCADE);
@@ -32,8 +32,9 @@ SELECT * FROM pf_deferred;
 SELECT line FROM pf_log ORDER BY n;
 DROP TABLE pf_cascade, pf_grandchild, pf_set_null, pf_set_default, pf_deferred;
 
--- Children that keep a document: it is the only one that stays, and the foreign
--- key is named.  (Its message, detail and code for RESTRICT differ between versions.)
+-- Only the document whose child prevents the delete stays, and the error names the
+-- foreign key.  For RESTRICT, the message, detail and code of the error differ between
+-- PostgreSQL versions.
 CREATE VIEW pf_stat AS SELECT undeletable,
     regexp_replace(last_error, 'RESTRICT setting of |foreign key |still ', '', 'g') AS last_error
     FROM ttl_docs.stat_collections WHERE collection = 'pf'::regclass;
@@ -56,28 +57,28 @@ CALL pf_make('ON DELETE NO ACTION');
 CALL ttl_docs.purge('pf');
 SELECT * FROM pf_left(), pf_stat;
 SELECT count(*) FROM pf;
--- without the child, it goes
+-- Without the child, the document is purged.
 DELETE FROM pf_child WHERE id = 1;
 CALL ttl_docs.purge('pf');
 SELECT * FROM pf_left(), pf_stat;
 TRUNCATE pf_child;
 CALL ttl_docs.purge('pf');
 SELECT * FROM pf_left(), pf_stat;
--- deferred: the same, also in a block
+-- The same with a deferred constraint, also in a transaction block
 \set try 'SET client_min_messages = error; CALL ttl_docs.purge(''pf''); RESET client_min_messages; SELECT * FROM pf_left(), pf_stat;'
 CALL pf_make('ON DELETE NO ACTION DEFERRABLE INITIALLY DEFERRED');
 :try
 BEGIN;
 :try
 COMMIT;
--- RESTRICT; SET NULL where there can be none; SET DEFAULT to what is not there
+-- RESTRICT; SET NULL on a NOT NULL column; SET DEFAULT to a missing document
 CALL pf_make('ON DELETE RESTRICT');
 :try
 CALL pf_make('ON DELETE SET NULL NOT NULL');
 :try
 CALL pf_make('ON DELETE SET DEFAULT DEFAULT ''nowhere''');
 :try
--- and to a document that is dead, or alive
+-- SET DEFAULT to an expired document, and to a live one
 CALL pf_make('ON DELETE SET DEFAULT DEFAULT ''d9''');
 :try
 CALL pf_make('ON DELETE SET DEFAULT DEFAULT ''live''');
@@ -90,8 +91,9 @@ DROP FUNCTION pf_left();
 DROP VIEW pf_stat;
 DROP TABLE pf;
 
--- A collection that refers to itself: what hangs on a dead document goes with
--- it, live or not, to any depth, and triggers fire once for each.
+-- A collection that references itself: the purge deletes the whole tree below an
+-- expired document, live documents included, to any depth.  Triggers fire once for each
+-- document.
 RESET ttl_docs.clock_offset;
 SELECT ttl_docs.create_collection('pf', 1000);
 ALTER TABLE pf ADD parent text REFERENCES pf ON DELETE CASCADE;
@@ -108,7 +110,7 @@ SET ttl_docs.show_expired = on;
 SELECT id FROM pf ORDER BY id;
 RESET ttl_docs.show_expired;
 SELECT line, count(*) FROM pf_log GROUP BY line;
--- restricted by itself: the dead are no children, the living are
+-- With RESTRICT, expired children do not prevent the delete; live children do.
 RESET ttl_docs.clock_offset;
 DROP TABLE pf;
 SELECT ttl_docs.create_collection('pf', 1000);
@@ -124,7 +126,7 @@ SELECT id FROM pf ORDER BY id;
 RESET ttl_docs.show_expired;
 DROP TABLE pf;
 
--- Children that are collections themselves: their dead do not keep a document.
+-- The children are a collection: expired children do not prevent the delete.
 RESET ttl_docs.clock_offset;
 SELECT ttl_docs.create_collection('pf', 1000);
 SELECT ttl_docs.create_collection('pf_child', 1000);

@@ -1,10 +1,10 @@
--- The purge of a partitioned collection: rows are known by table and place, the
--- root's statement triggers see them as rows of the root, and everything holds
--- at any depth.
+-- The purge of a partitioned collection.  It identifies rows by table and ctid, the
+-- statement triggers of the root see rows of the root's type, and it works at any
+-- depth.
 \set SHOW_CONTEXT never
 CREATE TABLE pp (id int, k text, doc jsonb, PRIMARY KEY (id, k)) PARTITION BY LIST (k);
 CREATE TABLE pp_a PARTITION OF pp FOR VALUES IN ('a');
--- columns in another order, with some that are gone
+-- A partition with columns in a different order and dropped columns
 CREATE TABLE pp_b (gone int, doc jsonb, also_gone text, k text NOT NULL, id int NOT NULL);
 ALTER TABLE pp_b DROP gone, DROP also_gone;
 ALTER TABLE pp ATTACH PARTITION pp_b FOR VALUES IN ('b');
@@ -15,7 +15,7 @@ ALTER TABLE pp_more ATTACH PARTITION pp_more_2 FOR VALUES FROM (10) TO (100);
 SELECT ttl_docs.adopt('pp', 1000);
 CREATE VIEW pp_disk AS SELECT tableoid::regclass AS partition, string_agg(id::text, ', ' ORDER BY id) AS ids FROM pp GROUP BY 1;
 
--- Each place has a dead row in one partition and live ones in the others.
+-- Each ctid has an expired row in one partition, and live rows in the others.
 INSERT INTO pp SELECT i, k, jsonb_build_object('ttl', CASE WHEN (i + n) % 4 = 0 THEN 100 ELSE 900 END)
     FROM generate_series(1, 8) AS i, (VALUES ('a', 0), ('b', 1), ('c', 2)) AS v(k, n);
 INSERT INTO pp SELECT i, 'c', jsonb_build_object('ttl', CASE WHEN (i + 1) % 4 = 0 THEN 100 ELSE 900 END) FROM generate_series(11, 18) AS i;
@@ -24,12 +24,12 @@ SET ttl_docs.clock_offset = 200;
 SELECT partition::text, ids FROM pp_disk ORDER BY 1;
 SET ttl_docs.show_expired = on;
 CALL ttl_docs.purge('pp');
--- the same: what was visible is what is there
+-- The purge deleted exactly the documents that were invisible.
 SELECT partition::text, ids FROM pp_disk ORDER BY 1;
 SELECT purged, batches FROM ttl_docs.stat_collections WHERE collection = 'pp'::regclass;
 RESET ttl_docs.show_expired;
 
--- A partition is not a collection of its own, and no place to pause.
+-- A partition is not a collection of its own, and cannot be paused.
 CALL ttl_docs.purge('pp_a');
 \echo :SQLSTATE
 CALL ttl_docs.purge('pp_more');
@@ -39,9 +39,9 @@ SELECT ttl_docs.pause_purge('pp_a');
 SELECT ttl_docs.resume_purge('pp_more');
 \echo :SQLSTATE
 
--- Triggers: those of rows are the partition's, those of statements the root's,
--- with its row type; a partition's own statement triggers are not asked, as for
--- a DELETE of the root.
+-- Triggers: row triggers belong to the partition.  Statement triggers belong to the
+-- root and have its row type.  Statement triggers of a partition do not fire, as for a
+-- DELETE of the root.
 CREATE TABLE pp_log (n int GENERATED ALWAYS AS IDENTITY, line text);
 CREATE FUNCTION pp_note() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -53,7 +53,7 @@ CREATE FUNCTION pp_rows() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO public.pp_log (line) SELECT format('transition table of %s: %s', TG_TABLE_NAME,
         string_agg(format('%s %s %s %s', id, k, doc, _ttl), '; ' ORDER BY id)) FROM gone;
-    -- by place as well
+    -- The whole row, which depends on the column order
     INSERT INTO public.pp_log (line) SELECT format('its row type: %s', (to_jsonb(g) - '_ts' - '_slot')::text) FROM gone AS g ORDER BY id;
     RETURN NULL;
 END $$;
@@ -76,7 +76,7 @@ INSERT INTO pp VALUES (21, 'c', '{"ttl": 100}');
 SET ttl_docs.clock_offset = 200;
 CALL ttl_docs.purge('pp');
 SELECT line FROM pp_log ORDER BY n;
--- a DELETE of the same
+-- A DELETE of the same documents
 TRUNCATE pp_log;
 RESET ttl_docs.clock_offset;
 INSERT INTO pp VALUES (21, 'c', '{"ttl": 100}');
@@ -87,7 +87,7 @@ DROP TRIGGER after_row ON pp;
 DROP TRIGGER before_statement ON pp;
 DROP TRIGGER transition ON pp;
 
--- A foreign key to it
+-- A foreign key to the collection
 CREATE TABLE pp_child (id int, k text, FOREIGN KEY (id, k) REFERENCES pp ON DELETE CASCADE);
 CREATE TABLE pp_keeper (id int, k text, FOREIGN KEY (id, k) REFERENCES pp);
 INSERT INTO pp VALUES (5, 'a', '{"ttl": 100}'), (5, 'b', '{"ttl": 100}'), (6, 'c', '{"ttl": 100}'), (16, 'c', '{"ttl": 100}');
@@ -100,7 +100,7 @@ RESET client_min_messages;
 SELECT * FROM pp_child ORDER BY k, id;
 SET ttl_docs.show_expired = on;
 SELECT partition::text, ids FROM pp_disk ORDER BY 1;
--- what the partitions have in quarantine is the collection's
+-- The quarantined documents of all partitions count for the collection.
 SELECT undeletable FROM ttl_docs.stat_collections WHERE collection = 'pp'::regclass;
 SELECT ttl_docs.resume_purge('pp');
 SELECT undeletable FROM ttl_docs.stat_collections WHERE collection = 'pp'::regclass;
@@ -108,8 +108,8 @@ DROP TABLE pp_keeper, pp_child;
 CALL ttl_docs.purge('pp');
 SELECT partition::text, ids FROM pp_disk ORDER BY 1;
 
--- A partition that comes, one that goes, and a middle one that goes: they stay
--- collections, and are purged by themselves.
+-- A new partition, a detached leaf and a detached middle table.  The detached ones stay
+-- collections and are purged separately.
 RESET ttl_docs.clock_offset;
 DROP VIEW pp_disk;
 TRUNCATE pp;
@@ -126,7 +126,7 @@ CALL ttl_docs.purge('pp_a');
 CALL ttl_docs.purge('pp_more');
 SELECT (SELECT count(*) FROM pp) AS pp, (SELECT count(*) FROM pp_a) AS a, (SELECT count(*) FROM pp_more) AS more;
 SELECT collection::text, purged FROM ttl_docs.stat_collections WHERE collection::text LIKE 'pp%' ORDER BY 1;
--- back again
+-- A detached partition is attached again.
 RESET ttl_docs.clock_offset;
 INSERT INTO pp_a VALUES (5, 'a', '{"ttl": 100}');
 ALTER TABLE pp ATTACH PARTITION pp_a FOR VALUES IN ('a');
@@ -136,7 +136,7 @@ SELECT id, k FROM pp ORDER BY k, id;
 RESET ttl_docs.show_expired;
 RESET ttl_docs.clock_offset;
 DROP TABLE pp, pp_more, pp_log;
--- without any
+-- A collection without partitions
 CREATE TABLE pp (id int, doc jsonb) PARTITION BY LIST (id);
 SELECT ttl_docs.adopt('pp', 1000);
 CALL ttl_docs.purge('pp');

@@ -1,6 +1,6 @@
--- Reasons not to purge a collection at all: it keeps what is expired on disk,
--- invisible as it is, and says why and what to do about it.  (A jump of the
--- clock, a subscription and what the workers make of them: see test/t.)
+-- Holds: the purge skips the collection, whose expired documents stay on disk and
+-- invisible.  The view shows the reason and what to do. test/t tests a clock jump, a
+-- subscription, and the purge workers.
 \set SHOW_CONTEXT never
 SELECT ttl_docs.create_collection('ph', 1000);
 SELECT ttl_docs.create_collection('ph_other', 1000);
@@ -15,7 +15,8 @@ SELECT * FROM ph_paused ORDER BY collection::text;
 -- Paused
 SELECT ttl_docs.pause_purge('ph');
 SELECT * FROM ph_paused ORDER BY collection::text;
--- by name: an error; with others: a warning, and the others are purged
+-- By name, the purge is an error.  CALL purge() gives a warning, and purges the other
+-- collections.
 CALL ttl_docs.purge('ph');
 \echo :SQLSTATE
 SELECT id FROM ph;
@@ -28,7 +29,7 @@ SET ttl_docs.show_expired = on;
 SELECT id FROM ph ORDER BY id;
 SELECT id FROM ph_other ORDER BY id;
 RESET ttl_docs.show_expired;
--- everything else goes on: a key can be taken, settings change and keep it paused
+-- Everything else works: a write can free a key.  A change of settings keeps the pause.
 INSERT INTO ph VALUES ('b', '{"ttl": 1}');
 SET ttl_docs.clock_offset = 300;
 INSERT INTO ph VALUES ('b', '{"new": true}');
@@ -38,7 +39,7 @@ SELECT ttl_docs.set_default_ttl('ph', NULL);
 SELECT collection, holds FROM ph_paused ORDER BY collection::text;
 CALL ttl_docs.purge('ph');
 SELECT ttl_docs.set_default_ttl('ph', 1000);
--- twice is once
+-- A second pause changes nothing.
 SELECT ttl_docs.pause_purge('ph');
 SELECT ttl_docs.resume_purge('ph');
 SELECT * FROM ph_paused ORDER BY collection::text;
@@ -47,7 +48,7 @@ CALL ttl_docs.purge('ph');
 SET ttl_docs.show_expired = on;
 SELECT id FROM ph ORDER BY id;
 RESET ttl_docs.show_expired;
--- of this transaction, and undone with it
+-- A pause belongs to its transaction, and is rolled back with it.
 BEGIN;
 SELECT ttl_docs.pause_purge('ph');
 CALL ttl_docs.purge('ph');
@@ -58,15 +59,15 @@ SELECT ttl_docs.pause_purge('ph');
 SELECT ttl_docs.resume_purge('ph');
 CALL ttl_docs.purge('ph');
 COMMIT;
--- writers are not kept out by it, other changes of settings are
+-- A pause does not block writers.  It blocks other changes of settings.
 BEGIN;
 SELECT ttl_docs.pause_purge('ph');
 SELECT mode FROM pg_locks WHERE relation = 'ph'::regclass AND pid = pg_backend_pid() ORDER BY mode;
 ROLLBACK;
 
 
--- Restored: the label is of another database, or of another table.  What is in
--- it would be gone a second after it is back.
+-- Restored: the label belongs to another database or another table.  Without the hold,
+-- the old documents would be purged a second after the restore.
 RESET ttl_docs.clock_offset;
 SELECT ttl_docs.set_indexing('ph', 'consistent');
 CREATE TABLE ph_dump (LIKE ph INCLUDING ALL);
@@ -75,13 +76,13 @@ INSERT INTO ph_dump SELECT id, doc, ts, ttl, ttl_docs_internal.slot(ts, ttl, 100
           ('new', '{}', clock_timestamp(), NULL), ('never', '{"ttl": -1}', clock_timestamp() - interval '1 month', -1)) AS v(id, doc, ts, ttl);
 SELECT pg_get_triggerdef(t.oid) AS trigger, l.label FROM pg_trigger AS t JOIN pg_seclabel AS l ON l.objoid = t.tgrelid AND l.provider = 'ttl_docs'
     WHERE t.tgrelid = 'ph'::regclass AND NOT t.tgisinternal \gset
--- of another table: as in the same database, from a dump
+-- The label of another table, as after a restore into the same database
 CREATE TABLE ph_table (LIKE ph_dump INCLUDING ALL);
 INSERT INTO ph_table SELECT * FROM ph_dump;
 SELECT replace(:'trigger', ' public.ph ', ' public.ph_table ') AS create_trigger \gset
 :create_trigger;
 SECURITY LABEL FOR ttl_docs ON TABLE ph_table IS :'label';
--- of a table with the same OID in another database
+-- The label of a table with the same OID in another database
 CREATE TABLE ph_database (LIKE ph_dump INCLUDING ALL);
 INSERT INTO ph_database SELECT * FROM ph_dump;
 SELECT replace(:'trigger', ' public.ph ', ' public.ph_database ') AS create_trigger,
@@ -100,11 +101,11 @@ CALL ttl_docs.purge();
 RESET client_min_messages;
 SET ttl_docs.show_expired = on;
 SELECT (SELECT count(*) FROM ph_table) AS "table", (SELECT count(*) FROM ph_database) AS database;
--- looking at it does not end it, nor do settings; a write to it is a write
+-- Neither reading nor a change of settings ends the hold.  Writes work as usual.
 SELECT ttl_docs.set_default_ttl('ph_table', 2000);
 INSERT INTO ph_table VALUES ('old', '{"ttl": 1000}');
 SELECT collection, hold FROM ph_paused WHERE hold IS NOT NULL ORDER BY collection::text;
--- a pause comes first, and the end of it is the end of both
+-- The view shows the pause first. resume_purge() ends both holds.
 SELECT ttl_docs.pause_purge('ph_table');
 SELECT hold FROM ph_paused WHERE collection = 'ph_table'::regclass;
 SELECT ttl_docs.resume_purge('ph_table');
@@ -115,7 +116,7 @@ CALL ttl_docs.purge('ph_database');
 SELECT id FROM ph_table ORDER BY id;
 SELECT id FROM ph_database ORDER BY id;
 RESET ttl_docs.show_expired;
--- a rename, a move and a new owner are no restore
+-- A rename, a new schema or VACUUM FULL is not a restore.
 CREATE SCHEMA ph_schema;
 ALTER TABLE ph_table RENAME TO ph_renamed;
 ALTER TABLE ph_renamed SET SCHEMA ph_schema;
@@ -124,7 +125,7 @@ VACUUM FULL ph_schema.ph_renamed;
 RESET client_min_messages;
 SELECT holds FROM ttl_docs.collections WHERE collection = 'ph_schema.ph_renamed'::regclass;
 
--- The purge is off in this server, which a worker has to notice first.
+-- The purge is turned off on this server.  A worker must notice this first.
 DO $$
 BEGIN
     FOR i IN 1 .. 600 LOOP
@@ -133,7 +134,7 @@ BEGIN
     END LOOP;
 END $$;
 SELECT state, hint FROM ttl_docs.stat_collections WHERE collection = 'ph'::regclass;
--- that holds for CALL as little as it does for a hold
+-- The view shows a pause first.  CALL purge() works although the purge is turned off.
 SELECT ttl_docs.pause_purge('ph');
 SELECT state FROM ttl_docs.stat_collections WHERE collection = 'ph'::regclass;
 SELECT ttl_docs.resume_purge('ph');
@@ -142,7 +143,7 @@ SET ttl_docs.clock_offset = 500;
 CALL ttl_docs.purge('ph');
 RESET ttl_docs.clock_offset;
 
--- Statistics are of collections, and go with them.
+-- Only collections have statistics, which disappear with the collection.
 SELECT ttl_docs_internal.collection_stats('pg_class') IS NULL AS none;
 SELECT purged > 0 AS purged FROM ttl_docs.stat_collections WHERE collection = 'ph'::regclass;
 SELECT ttl_docs.release('ph');

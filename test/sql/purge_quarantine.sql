@@ -1,6 +1,6 @@
--- More trouble than the quarantine has room for: 1000 documents of a table.
--- The rest is gone around each time, nothing else is kept by it, and all are
--- purged when the cause is gone.
+-- More undeletable documents than the quarantine can hold, which is 1000 for a table.
+-- The purge skips the others each time, purges all deletable documents, and purges all
+-- of them when the cause is gone.
 \set SHOW_CONTEXT never
 SET client_min_messages = error;
 SELECT ttl_docs.create_collection('pq', 1000);
@@ -12,15 +12,15 @@ CALL ttl_docs.purge('pq');
 SET ttl_docs.show_expired = on;
 SELECT count(*), count(*) FILTER (WHERE id::int % 2 = 0) AS free FROM pq;
 SELECT undeletable >= 1000 AS undeletable, purged FROM ttl_docs.stat_collections WHERE collection = 'pq'::regclass;
--- and told as what it was
+-- The view shows the original error.
 SELECT last_error FROM ttl_docs.stat_collections WHERE collection = 'pq'::regclass;
--- new ones behind them go
+-- New documents behind them are purged.
 SET ttl_docs.clock_offset = 100;
 INSERT INTO pq VALUES ('new', '{"ttl": 100}');
 SET ttl_docs.clock_offset = 300;
 CALL ttl_docs.purge('pq');
 SELECT count(*) FROM pq;
--- another table has room of its own
+-- Another table has its own limit.
 RESET ttl_docs.clock_offset;
 SELECT ttl_docs.create_collection('pq_other', 1000);
 CREATE TABLE pq_other_child (id text REFERENCES pq_other);
@@ -29,14 +29,14 @@ INSERT INTO pq_other_child VALUES ('a');
 SET ttl_docs.clock_offset = 300;
 CALL ttl_docs.purge('pq_other');
 SELECT undeletable FROM ttl_docs.stat_collections WHERE collection = 'pq_other'::regclass;
--- forgiven: none is counted, all are there
+-- resume_purge() clears the quarantine; the documents are still on disk.
 SELECT ttl_docs.resume_purge('pq');
 SELECT undeletable FROM ttl_docs.stat_collections WHERE collection = 'pq'::regclass;
 SELECT undeletable FROM ttl_docs.stat_collections WHERE collection = 'pq_other'::regclass;
 SELECT count(*) FROM pq;
 CALL ttl_docs.purge('pq');
 SELECT undeletable >= 1000 AS undeletable FROM ttl_docs.stat_collections WHERE collection = 'pq'::regclass;
--- the cause is gone for some, then for all
+-- The cause is gone for some documents, then for all.
 DELETE FROM pq_child WHERE pq::int > 500;
 CALL ttl_docs.purge('pq');
 SELECT count(*) FROM pq;
@@ -45,8 +45,8 @@ TRUNCATE pq_child;
 CALL ttl_docs.purge('pq');
 SELECT count(*) FROM pq;
 SELECT undeletable, purged FROM ttl_docs.stat_collections WHERE collection = 'pq'::regclass;
--- the table of the quarantine knows rows by place: a new table in the old one's
--- place is not in it
+-- The quarantine identifies rows by table and ctid.  A new table of the same name is
+-- not affected.
 SELECT undeletable FROM ttl_docs.stat_collections WHERE collection = 'pq_other'::regclass;
 DROP TABLE pq_other_child, pq_other;
 RESET ttl_docs.clock_offset;
@@ -55,8 +55,8 @@ SELECT undeletable FROM ttl_docs.stat_collections WHERE collection = 'pq_other':
 RESET ttl_docs.show_expired;
 DROP TABLE pq_child, pq, pq_other;
 
--- 10,000 documents of all tables together.  What comes after them takes no shared
--- memory: the rest of it is for locks.
+-- The quarantine holds 10,000 documents of all tables together.  Further documents use
+-- no shared memory, which is left for locks.
 CREATE TABLE pq_full (id int, part int, doc jsonb, PRIMARY KEY (id, part)) PARTITION BY LIST (part);
 SELECT format('CREATE TABLE pq_full_%s PARTITION OF pq_full FOR VALUES IN (%1$s)', i) FROM generate_series(1, 13) AS i \gexec
 SELECT ttl_docs.adopt('pq_full', 100);
@@ -68,7 +68,7 @@ SET ttl_docs.clock_offset = 300;
 CALL ttl_docs.purge('pq_full');
 SELECT undeletable FROM ttl_docs.stat_collections WHERE collection = 'pq_full'::regclass;
 SELECT :free - size AS taken FROM pg_shmem_allocations WHERE name IS NULL;
--- room again
+-- There is room again.
 SELECT ttl_docs.resume_purge('pq_full');
 SELECT undeletable FROM ttl_docs.stat_collections WHERE collection = 'pq_full'::regclass;
 RESET ttl_docs.clock_offset;

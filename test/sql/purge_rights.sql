@@ -1,5 +1,5 @@
--- Who may purge, and as whom the code of triggers runs: as the owner of the
--- table, in a restricted context, whoever calls.
+-- Who may purge, and as which user triggers run: as the owner of the table, in a
+-- restricted context, whoever calls.
 \set SHOW_CONTEXT never
 CREATE ROLE regress_ttl_purge_owner;
 CREATE ROLE regress_ttl_purge_member IN ROLE regress_ttl_purge_owner;
@@ -21,19 +21,19 @@ CREATE FUNCTION pr_left() RETURNS text LANGUAGE plpgsql SET ttl_docs.show_expire
 SET ttl_docs.clock_offset = 200;
 
 --
--- Who may
+-- Who may purge
 --
 SET ROLE regress_ttl_purge_other;
 CALL ttl_docs.purge('pr.c');
 \echo :SQLSTATE
--- all that are his: none
+-- All collections of this user: none
 CALL ttl_docs.purge();
 SELECT ttl_docs.pause_purge('pr.c');
 \echo :SQLSTATE
 SELECT ttl_docs.resume_purge('pr.c');
 \echo :SQLSTATE
 SELECT holds FROM ttl_docs.collections WHERE collection = 'pr.c'::regclass;
--- nobody is kept waiting by one who has no right
+-- A user without the privilege cannot block others.
 BEGIN;
 SAVEPOINT s;
 CALL ttl_docs.purge('pr.c');
@@ -44,7 +44,7 @@ SELECT count(*) FROM pg_locks WHERE relation = 'pr.c'::regclass AND mode NOT IN 
 COMMIT;
 RESET ROLE;
 SELECT pr_left();
--- a member of the owner: what is the owner's, and no more
+-- A member of the owner's role can purge the owner's collections, and no others.
 SET ROLE regress_ttl_purge_member;
 CALL ttl_docs.purge();
 SELECT ttl_docs.pause_purge('pr.c');
@@ -53,14 +53,14 @@ CALL ttl_docs.purge('pr_super');
 \echo :SQLSTATE
 RESET ROLE;
 SELECT pr_left();
--- rights of SECURITY DEFINER are rights
+-- SECURITY DEFINER gives the privileges of the owner.
 CREATE PROCEDURE pr_definer() LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN CALL ttl_docs.purge('public.pr_super'); END $$;
 SET ROLE regress_ttl_purge_other;
 CALL pr_definer();
 RESET ROLE;
 SELECT pr_left();
 DROP PROCEDURE pr_definer();
--- those on a table that is no collection, and on none
+-- A table that is not a collection, and NULL
 SELECT ttl_docs.pause_purge('pr_log');
 \echo :SQLSTATE
 SELECT ttl_docs.resume_purge('pr_log');
@@ -71,7 +71,7 @@ SELECT ttl_docs.resume_purge(NULL);
 \echo :SQLSTATE
 
 --
--- As whom triggers run
+-- As which user triggers run
 --
 CREATE FUNCTION pr_do() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
@@ -109,7 +109,7 @@ COMMIT;
 SELECT current_user = session_user AS myself, current_setting('search_path');
 RESET search_path;
 SELECT line FROM pr_log ORDER BY n;
--- by a member: as the owner as well
+-- Called by a member of the owner's role, triggers run as the owner, too.
 TRUNCATE pr_log;
 RESET ttl_docs.clock_offset;
 INSERT INTO pr.c VALUES ('a', '{"ttl": 100}');
@@ -120,7 +120,7 @@ SELECT current_user;
 RESET ROLE;
 SELECT line FROM pr_log ORDER BY n;
 
--- What they may not do there, and what does not outlast them
+-- Commands that triggers may not run, and settings that end with the trigger
 DROP TRIGGER before_statement ON pr.c;
 DROP TRIGGER after_statement ON pr.c;
 DROP TRIGGER deferred ON pr.c;
@@ -140,7 +140,7 @@ SELECT current_user = session_user AS myself, current_setting('search_path'), cu
     current_setting('statement_timeout'), current_setting('ttl_docs.clock_offset');
 SELECT pg_listening_channels();
 SELECT name FROM pg_cursors;
--- nor in a block, nor what was set when it fails
+-- The same in a transaction block, and settings of a trigger that fails
 BEGIN;
 SET LOCAL ttl_docs.clock_offset = 0;
 INSERT INTO pr.c VALUES ('a', '{"ttl": 100, "do": "SET work_mem = ''77MB''"}');
@@ -158,7 +158,7 @@ INSERT INTO pr.c VALUES ('a', '{"ttl": 100}');
 SET ttl_docs.clock_offset = 200;
 CALL ttl_docs.purge('pr.c');
 SELECT current_setting('work_mem') = '77MB' AS work_mem, current_setting('search_path'), current_user = session_user AS myself;
--- nothing can be put off until somebody else is at it
+-- A trigger cannot defer work until another user is active.
 DROP TRIGGER raise ON pr.c;
 DROP TRIGGER before_row ON pr.c;
 DROP TRIGGER after_row ON pr.c;
@@ -169,7 +169,8 @@ CREATE CONSTRAINT TRIGGER deferred AFTER DELETE ON pr.c DEFERRABLE INITIALLY DEF
 CALL ttl_docs.purge('pr.c');
 SELECT line FROM pr_log ORDER BY n;
 DROP TRIGGER deferred ON pr.c;
--- nor by way of a partition, which is not known when the query starts
+-- A trigger cannot defer work with a partition either, which is unknown when the query
+-- starts.
 CREATE TABLE pr.parted (id int) PARTITION BY LIST (id);
 CREATE TABLE pr.parted_all PARTITION OF pr.parted DEFAULT;
 ALTER TABLE pr.parted OWNER TO regress_ttl_purge_owner;
@@ -184,7 +185,7 @@ DROP TRIGGER a_defer ON pr.c;
 DROP TRIGGER b_route ON pr.c;
 DROP TABLE pr.parted;
 CALL ttl_docs.purge('pr.c');
--- a table in the way of an unqualified name
+-- A table of the same name comes first in search_path.
 CREATE FUNCTION pr_unqualified() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO pr_log (line) VALUES ('found'); RETURN OLD; END $$;
 CREATE TRIGGER unqualified AFTER DELETE ON pr.c FOR EACH ROW EXECUTE FUNCTION pr_unqualified();
 CREATE TABLE pr.pr_log (line text);
@@ -197,7 +198,7 @@ RESET search_path;
 SELECT count(*) FROM pr.pr_log;
 
 --
--- What others see of an error: it may show what is in a document.
+-- An error may show the contents of a document, so only some users see it
 --
 \set stat 'SELECT undeletable, last_error, last_error_at IS NOT NULL AS has_time FROM ttl_docs.stat_collections WHERE collection = ''pr.c''::regclass;'
 SET ROLE regress_ttl_purge_owner;

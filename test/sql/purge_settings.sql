@@ -1,8 +1,9 @@
--- The purge under the settings of a collection: kinds of purge index and none,
--- TTL that is turned off, and a DefaultTTL that was raised or lowered.  What
--- was expired stays expired, and is purged; what is live is not.
+-- The purge with different settings of a collection: each kind of purge index and none,
+-- TTL turned off, a DefaultTTL raised or lowered.  Expired documents stay expired and
+-- are purged; live documents are not.
 \set SHOW_CONTEXT never
--- A new collection each time: stamps are never set below what is dead already.
+-- Creates a new collection each time, because _ts is never set below the floor of an
+-- old one.
 CREATE PROCEDURE ps_make(indexing text DEFAULT 'consistent') LANGUAGE plpgsql SET ttl_docs.clock_offset = 0 AS $$
 BEGIN
     DROP TABLE IF EXISTS public.ps;
@@ -26,7 +27,7 @@ SET ttl_docs.clock_offset = 600;
 CALL ttl_docs.purge();
 CALL ttl_docs.purge('ps');
 SELECT id FROM ps ORDER BY id;
--- many blocks, and ranges that VACUUM has summarized or not
+-- Many blocks, in ranges that VACUUM has summarized and in others
 RESET ttl_docs.clock_offset;
 TRUNCATE ps;
 INSERT INTO ps SELECT i, jsonb_build_object('ttl', 100 + i % 2 * 1000, 'x', repeat('x', 300)) FROM generate_series(1, 4000) AS i;
@@ -39,7 +40,7 @@ SET ttl_docs.clock_offset = 1300;
 CALL ttl_docs.purge('ps');
 SELECT count(*) FROM ps;
 
--- A lower DefaultTTL: what inherits is due earlier.
+-- A lower DefaultTTL: inheriting documents expire earlier.
 CALL ps_make();
 RESET ttl_docs.clock_offset;
 SELECT ttl_docs.set_default_ttl('ps', 300);
@@ -49,7 +50,8 @@ SET ttl_docs.clock_offset = 400;
 CALL ttl_docs.purge('ps');
 SELECT id FROM ps ORDER BY id;
 
--- A higher one, or -1: the dead go, the living stay, and go later.
+-- A higher DefaultTTL, or -1: expired documents are purged; live documents stay and
+-- expire later.
 RESET ttl_docs.clock_offset;
 CALL ps_make();
 SET ttl_docs.clock_offset = 200;
@@ -70,8 +72,8 @@ SET ttl_docs.clock_offset = 100000;
 CALL ttl_docs.purge('ps');
 SELECT id FROM ps ORDER BY id;
 
--- TTL off: what was expired by then is swept, and nothing else, however long
--- one waits.
+-- TTL off: the purge deletes documents that had expired by then.  No other document is
+-- ever purged.
 RESET ttl_docs.clock_offset;
 CALL ps_make();
 SET ttl_docs.clock_offset = 200;
@@ -87,13 +89,13 @@ CALL ttl_docs.purge('ps');
 SELECT id FROM ps ORDER BY id;
 CALL ttl_docs.purge('ps');
 SELECT state IN ('off', 'disabled') AS left_alone, estimated_backlog, undeletable FROM ttl_docs.stat_collections WHERE collection = 'ps'::regclass;
--- on again: from _ts
+-- TTL on again: the ttl counts from _ts.
 SELECT ttl_docs.set_default_ttl('ps', 200000);
 CALL ttl_docs.purge('ps');
 SELECT id FROM ps ORDER BY id;
 
--- Off, and without an index: what was expired by then cannot be found.  It is
--- told, stays invisible, and is purged when there is an index.
+-- TTL off, and no purge index: the purge cannot find the expired documents and says so.
+-- They stay invisible, and are purged once there is an index.
 RESET ttl_docs.clock_offset;
 CALL ps_make();
 SET ttl_docs.clock_offset = 200;
@@ -109,13 +111,13 @@ SELECT ttl_docs.set_indexing('ps', 'lazy');
 CALL ttl_docs.purge('ps');
 SET ttl_docs.show_expired = on;
 SELECT count(*) FROM ps;
--- one that never had TTL on has nothing to find
+-- A collection that never had TTL on has no expired documents.
 SELECT ttl_docs.create_collection('ps_never', NULL, 'none');
 INSERT INTO ps_never VALUES ('a', '{"ttl": 1}');
 CALL ttl_docs.purge('ps_never');
 SELECT count(*) FROM ps_never;
 
--- A table that is rewritten, or whose index is built anew
+-- The table is rewritten, or its index is rebuilt
 RESET ttl_docs.clock_offset;
 CALL ps_make();
 SET ttl_docs.clock_offset = 200;
@@ -126,7 +128,7 @@ CLUSTER ps USING ps_pkey;
 RESET client_min_messages;
 CALL ttl_docs.purge('ps');
 SELECT id FROM ps ORDER BY id;
--- dead entries of an index, and rows that are renewed many times
+-- Dead index entries, and rows that are renewed many times
 RESET ttl_docs.clock_offset;
 CALL ps_make();
 DO $$

@@ -1,6 +1,5 @@
--- CALL ttl_docs.purge() commits batch by batch where it can, and belongs to the
--- transaction of its caller where there is one: with all that it did, and what
--- statistics say of it.
+-- CALL ttl_docs.purge() commits after each batch if it can.  Inside a transaction, it
+-- belongs to that transaction, with all its effects and its statistics.
 \set SHOW_CONTEXT never
 SELECT ttl_docs.create_collection('pt', 1000);
 CREATE TABLE pt_log (xid bigint, deleted bigint, isolation text);
@@ -19,7 +18,7 @@ CREATE VIEW pt_batches AS SELECT count(DISTINCT xid) >= 3 AS several, count(DIST
     sum(deleted) AS deleted, max(deleted) <= 1000 AS "up to 1000 each" FROM pt_log;
 SHOW ttl_docs.purge_batch_size;
 
--- By itself: a transaction for each batch
+-- Outside a transaction block: one transaction for each batch
 SET ttl_docs.clock_offset = 200;
 CALL pt_fill(2500);
 CALL ttl_docs.purge('pt');
@@ -27,7 +26,7 @@ SELECT * FROM pt_batches;
 SELECT * FROM pt_stat;
 TRUNCATE pt_log;
 
--- In a transaction block: all in that
+-- In a transaction block: everything in that transaction
 CALL pt_fill(2500);
 BEGIN;
 CALL ttl_docs.purge('pt');
@@ -38,7 +37,7 @@ SELECT purged = (SELECT purged FROM pt_before) AS "counted at commit" FROM pt_st
 COMMIT;
 SELECT pt_disk(), purged - (SELECT purged FROM pt_before) AS counted FROM pt_stat;
 DROP TABLE pt_before;
--- and undone with it
+-- A rollback undoes the purge.
 TRUNCATE pt_log;
 CALL pt_fill(5);
 CREATE TEMP TABLE pt_before AS SELECT * FROM pt_stat;
@@ -48,13 +47,13 @@ ROLLBACK;
 SELECT pt_disk(), purged - (SELECT purged FROM pt_before) AS counted FROM pt_stat;
 SELECT count(*) FROM pt_log;
 SELECT id FROM pt;
--- also if something else fails
+-- So does a later error in the transaction.
 BEGIN;
 CALL ttl_docs.purge('pt');
 SELECT 1 / 0;
 COMMIT;
 SELECT pt_disk(), purged - (SELECT purged FROM pt_before) AS counted FROM pt_stat;
--- and a part of it that is undone
+-- ROLLBACK TO undoes a part.
 BEGIN;
 SAVEPOINT a;
 CALL ttl_docs.purge('pt');
@@ -70,7 +69,7 @@ SELECT pt_disk(), purged - (SELECT purged FROM pt_before) AS counted FROM pt_sta
 TRUNCATE pt;
 DROP TABLE pt_before;
 
--- It knows what its own transaction has done.
+-- The purge sees the changes of its own transaction.
 BEGIN;
 CALL pt_fill(3);
 CALL ttl_docs.purge('pt');
@@ -93,7 +92,7 @@ SELECT pt_disk();
 COMMIT;
 TRUNCATE pt;
 
--- a document that its own transaction has locked is in nobody's hands
+-- A document locked by the same transaction can be purged.
 CALL pt_fill(3);
 BEGIN;
 SET LOCAL ttl_docs.clock_offset = 0;
@@ -103,8 +102,8 @@ CALL ttl_docs.purge('pt');
 SELECT pt_disk();
 COMMIT;
 
--- Where it is called from: a function, EXECUTE, a procedure with settings or
--- rights of its own, and a block with EXCEPTION cannot commit in between ...
+-- A function, EXECUTE, a procedure with settings or SECURITY DEFINER, and a block with
+-- EXCEPTION cannot commit in between.
 CREATE PROCEDURE pt_call() LANGUAGE plpgsql AS $$ BEGIN CALL ttl_docs.purge('public.pt'); END $$;
 CREATE FUNCTION pt_function() RETURNS int LANGUAGE plpgsql AS $$ BEGIN CALL ttl_docs.purge('public.pt'); RETURN 1; END $$;
 CREATE PROCEDURE pt_setting() LANGUAGE plpgsql SET work_mem = '1MB' AS $$ BEGIN CALL ttl_docs.purge('public.pt'); END $$;
@@ -132,7 +131,7 @@ BEGIN
         COMMIT;
     END LOOP;
 END $$;
--- ... a procedure that calls it, and DO, can.
+-- A plain procedure and a DO block can.
 TRUNCATE pt, pt_log;
 CALL pt_fill(2500);
 CALL pt_call();
@@ -141,7 +140,7 @@ TRUNCATE pt_log;
 CALL pt_fill(2500);
 DO $$ BEGIN CALL ttl_docs.purge('public.pt'); END $$;
 SELECT several FROM pt_batches;
--- a loop over a query survives the commits
+-- A loop over a query continues after the commits.
 TRUNCATE pt_log;
 CALL pt_fill(2500);
 DO $$
@@ -160,7 +159,7 @@ END $$;
 SELECT several, deleted FROM pt_batches;
 RESET client_min_messages;
 
--- Isolation levels: the purge goes by the clock, and sees what is on disk.
+-- Isolation levels: the purge uses the clock, and sees the rows on disk.
 TRUNCATE pt, pt_log;
 CALL pt_fill(3);
 BEGIN ISOLATION LEVEL REPEATABLE READ;
@@ -178,7 +177,7 @@ CALL ttl_docs.purge('pt');
 RESET default_transaction_isolation;
 SELECT deleted, isolation FROM pt_log ORDER BY xid;
 
--- Read only: refused, whatever there is to do
+-- In a read-only transaction, the purge is refused, even if there is nothing to do.
 CALL pt_fill(3);
 BEGIN READ ONLY;
 CALL ttl_docs.purge('pt');

@@ -1,6 +1,6 @@
--- A purge is a DELETE to triggers: of rows and of statements, before and after,
--- with WHEN and with transition tables, in the order of their names.  They can
--- tell it from a user's by ttl_docs.purging().
+-- For triggers, a purge is a DELETE.  It fires row and statement triggers, BEFORE and
+-- AFTER, with WHEN conditions and transition tables, in the order of their names.
+-- ttl_docs.purging() tells a purge from a user's delete.
 \set SHOW_CONTEXT never
 CREATE TABLE pgt_log (n int GENERATED ALWAYS AS IDENTITY, line text);
 CREATE FUNCTION pgt_note() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -29,19 +29,20 @@ CREATE TRIGGER on_update AFTER UPDATE OR INSERT ON pgt_c FOR EACH STATEMENT EXEC
 CREATE TRIGGER on_truncate BEFORE TRUNCATE ON pgt_c FOR EACH STATEMENT EXECUTE FUNCTION pgt_note();
 CREATE CONSTRAINT TRIGGER deferred AFTER DELETE ON pgt_c DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION pgt_note();
 
--- Row triggers: each document with its own, one after the other
+-- Row triggers: the purge processes one document after the other.
 INSERT INTO pgt_c VALUES ('live', '{}'), ('a', '{"ttl": 100}'), ('b', '{"ttl": 200, "told": true}');
 TRUNCATE pgt_log;
 SET ttl_docs.clock_offset = 400;
 CALL ttl_docs.purge('pgt_c');
 SELECT line FROM pgt_log ORDER BY n;
--- a user's delete of the same documents
+-- A user's delete of the same document
 RESET ttl_docs.clock_offset;
 INSERT INTO pgt_c VALUES ('a', '{"ttl": 100}');
 TRUNCATE pgt_log;
 DELETE FROM pgt_c WHERE id = 'a';
 SELECT line FROM pgt_log ORDER BY n;
--- in a block nothing is put off to its end: it would not be purging any more
+-- In a transaction block, deferred triggers fire at once.  At COMMIT, purging() would
+-- be false.
 INSERT INTO pgt_c VALUES ('a', '{"ttl": 100}');
 TRUNCATE pgt_log;
 SET ttl_docs.clock_offset = 400;
@@ -53,7 +54,7 @@ DELETE FROM pgt_log;
 COMMIT;
 SELECT line FROM pgt_log ORDER BY n;
 
--- Statement triggers, once for a batch, and transition tables
+-- Statement triggers, once for each batch, and transition tables
 CREATE TRIGGER a_before_statement BEFORE DELETE ON pgt_c FOR EACH STATEMENT EXECUTE FUNCTION pgt_note();
 CREATE TRIGGER z_after_statement AFTER DELETE ON pgt_c FOR EACH STATEMENT EXECUTE FUNCTION pgt_note();
 CREATE TRIGGER count_statement AFTER DELETE ON pgt_c REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION pgt_count();
@@ -66,11 +67,11 @@ TRUNCATE pgt_log;
 SET ttl_docs.clock_offset = 400;
 CALL ttl_docs.purge('pgt_c');
 SELECT line FROM pgt_log ORDER BY n;
--- nothing to purge: no statement
+-- If there is nothing to purge, no statement trigger fires.
 TRUNCATE pgt_log;
 CALL ttl_docs.purge('pgt_c');
 SELECT line FROM pgt_log ORDER BY n;
--- only a transition table
+-- Only a transition table
 DO $$
 DECLARE
     name text;
@@ -85,7 +86,7 @@ CALL ttl_docs.purge('pgt_c');
 SELECT line FROM pgt_log ORDER BY n;
 DROP TRIGGER count_statement ON pgt_c;
 
--- Replication: triggers of the origin do not fire, those of the replica do.
+-- Replication: origin triggers do not fire, replica triggers do.
 RESET ttl_docs.clock_offset;
 INSERT INTO pgt_c VALUES ('a', '{"ttl": 100}');
 CREATE TRIGGER origin AFTER DELETE ON pgt_c FOR EACH ROW EXECUTE FUNCTION pgt_note();
@@ -101,24 +102,24 @@ SELECT line FROM pgt_log ORDER BY n;
 RESET ttl_docs.clock_offset;
 DROP TABLE pgt_c;
 
--- What triggers do themselves
+-- Writes by triggers
 SELECT ttl_docs.create_collection('pgt_c', 1000);
 SELECT ttl_docs.create_collection('pgt_archive', -1);
 CREATE FUNCTION pgt_act() RETURNS trigger LANGUAGE plpgsql SET search_path = public AS $$
 BEGIN
     CASE OLD.doc ->> 'do'
-        -- of documents in the same batch, and of itself: the dead are nobody's
+        -- To documents in the same batch, and to itself: these have expired
         WHEN 'delete dead' THEN DELETE FROM pgt_c WHERE id IN ('dead', OLD.id);
         WHEN 'update dead' THEN UPDATE pgt_c SET doc = '{}' WHERE id IN ('dead', OLD.id);
-        -- freeing the key of one that is a candidate as well
+        -- Frees the key of a document that is in the same batch
         WHEN 'take key' THEN INSERT INTO pgt_c VALUES ('dead', '{"new": true}');
-        -- of live ones
+        -- To live documents
         WHEN 'delete live' THEN DELETE FROM pgt_c WHERE id = 'live';
         WHEN 'update live' THEN UPDATE pgt_c SET doc = doc || '{"updated": true}' WHERE id = 'live';
-        -- its own return
+        -- Writes the document again
         WHEN 'archive' THEN INSERT INTO pgt_archive VALUES (OLD.id, OLD.doc);
         WHEN 'come back' THEN INSERT INTO pgt_c VALUES (OLD.id, '{"new": true}');
-        -- a purge within
+        -- A purge inside the purge
         WHEN 'purge' THEN CALL ttl_docs.purge('pgt_c');
         ELSE NULL;
     END CASE;
@@ -147,7 +148,7 @@ SELECT collection, undeletable, last_error FROM ttl_docs.stat_collections WHERE 
 DROP TABLE pgt_c, pgt_archive;
 DROP FUNCTION pgt_try(text), pgt_act();
 
--- An error ends purging(), whoever catches it.
+-- After an error, purging() is false, whoever catches the error.
 SELECT ttl_docs.create_collection('pgt_c', 1000);
 CREATE FUNCTION pgt_raise() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'no, purging %', ttl_docs.purging(); END $$;
 CREATE TRIGGER raise AFTER DELETE ON pgt_c FOR EACH ROW EXECUTE FUNCTION pgt_raise();
@@ -159,14 +160,15 @@ BEGIN;
 CALL ttl_docs.purge('pgt_c');
 SELECT ttl_docs.purging();
 COMMIT;
--- and a user's delete is one
+-- A user's delete follows.
 RESET ttl_docs.clock_offset;
 INSERT INTO pgt_c VALUES ('b', '{}');
 DELETE FROM pgt_c WHERE id = 'b';
 DROP TABLE pgt_c;
 DROP FUNCTION pgt_raise();
 
--- FORCE ROW LEVEL SECURITY hides nothing from the purge; from triggers it does.
+-- FORCE ROW LEVEL SECURITY hides no documents from the purge, but does hide them from
+-- triggers.
 CREATE ROLE regress_ttl_purge_rls;
 CREATE FUNCTION pgt_see() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN

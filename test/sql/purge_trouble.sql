@@ -1,5 +1,5 @@
--- Trouble of one document or one table: found exactly, recorded, and no reason
--- for others to stay.
+-- A document or table that cannot be purged: the purge finds exactly that one, records
+-- the error, and purges the others.
 \set SHOW_CONTEXT never
 SELECT ttl_docs.create_collection('px', 1000);
 SELECT ttl_docs.create_collection('px_other', 1000);
@@ -15,8 +15,8 @@ BEGIN
     INSERT INTO public.px VALUES ('live', '{"i": 0}');
 END $$;
 
--- A row trigger that raises, before or after, at the first, the last, and some
--- in the middle.
+-- A row trigger raises an error, BEFORE or AFTER, for the first, the last and some
+-- other documents.
 CREATE FUNCTION px_raise() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF (OLD.doc ->> 'i')::int IN (1, 700, 701, 1500, 3000) THEN
@@ -31,11 +31,11 @@ CALL ttl_docs.purge('px');
 SELECT px_left();
 SELECT count(*) FROM px;
 SELECT undeletable, last_error, has_time FROM px_stat;
--- again: tried again, and no more counted
+-- The purge retries them, and counts them once.
 CALL ttl_docs.purge('px');
 SELECT undeletable FROM px_stat;
 DROP TRIGGER px_trigger ON px;
--- the cause is gone
+-- The cause is gone.
 CALL ttl_docs.purge('px');
 SELECT px_left();
 SELECT undeletable FROM px_stat;
@@ -43,7 +43,7 @@ CALL px_fill();
 CREATE TRIGGER px_trigger AFTER DELETE ON px FOR EACH ROW EXECUTE FUNCTION px_raise();
 CALL ttl_docs.purge('px');
 SELECT px_left();
--- in a block
+-- In a transaction block
 CALL px_fill();
 BEGIN;
 CALL ttl_docs.purge('px');
@@ -52,7 +52,7 @@ SELECT px_left();
 SELECT undeletable FROM px_stat;
 DROP TRIGGER px_trigger ON px;
 
--- A trigger that keeps the row: counted, and told as what it is
+-- A trigger prevents the delete: the document is counted, and the error says so.
 CREATE FUNCTION px_keep() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     RETURN CASE WHEN OLD.doc ->> 'i' NOT IN ('5', '2000') THEN OLD END;
@@ -68,8 +68,8 @@ DROP TRIGGER px_trigger ON px;
 CALL ttl_docs.purge('px');
 SELECT undeletable FROM px_stat;
 
--- A statement trigger that raises for what some documents are: it cannot be
--- told which, so they are searched for.
+-- A statement trigger raises an error because of some documents.  The error does not
+-- show which ones, so the purge searches for them.
 CREATE FUNCTION px_raise_statement() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF EXISTS (SELECT FROM gone WHERE doc ->> 'i' IN ('7', '8', '2222')) THEN
@@ -83,7 +83,7 @@ CALL ttl_docs.purge('px');
 SELECT px_left();
 SELECT undeletable, last_error FROM px_stat;
 DROP TRIGGER px_trigger ON px;
--- one that always raises: nobody is purged, and there is an end
+-- If the trigger always raises an error, nothing is purged, and the purge ends.
 CREATE FUNCTION px_raise_always() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'never'; END $$;
 CREATE TRIGGER px_trigger BEFORE DELETE ON px FOR EACH STATEMENT EXECUTE FUNCTION px_raise_always();
 CALL px_fill(20);
@@ -94,7 +94,8 @@ DROP TRIGGER px_trigger ON px;
 CALL ttl_docs.purge('px');
 SELECT px_left();
 
--- A lock that somebody else has is no trouble: it is left, and told as that.
+-- A lock conflict does not make a document undeletable.  The purge skips the document,
+-- and the error names the conflict.
 CREATE FUNCTION px_busy() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     CASE OLD.doc ->> 'i'
@@ -113,8 +114,8 @@ DROP TRIGGER px_trigger ON px;
 CALL ttl_docs.purge('px');
 SELECT px_left();
 
--- A published table without a replica identity: the table's trouble, no
--- document's; other collections go on.
+-- A published table without a replica identity: the error belongs to the table, not to
+-- a document.  Other collections are purged.
 SET client_min_messages = error;
 DROP VIEW px_stat;
 DROP TABLE px;
@@ -141,7 +142,7 @@ CALL ttl_docs.purge('px');
 SELECT px_left();
 DROP PUBLICATION regress_ttl_purge;
 
--- Messages that are long: cut between characters
+-- Long messages are truncated between characters.
 CREATE FUNCTION px_raise_long() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE '%', OLD.doc ->> 'x' || repeat(U&'\20AC', 200); END $$;
 CREATE TRIGGER px_trigger BEFORE DELETE ON px FOR EACH ROW EXECUTE FUNCTION px_raise_long();
 SET client_min_messages = error;
@@ -166,7 +167,7 @@ CALL ttl_docs.purge('px');
 SELECT octet_length(last_error), last_error = 'xx' || repeat(U&'\20AC', 84) AS whole FROM px_stat;
 RESET client_min_messages;
 
--- Its detail is shown, too, and cut likewise.
+-- The detail is shown as well, and truncated in the same way.
 CREATE OR REPLACE FUNCTION px_raise_long() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     RAISE 'not this' USING DETAIL = CASE OLD.id WHEN 'a' THEN 'It is needed.' ELSE repeat(U&'\20AC', 200) END;

@@ -1,10 +1,10 @@
 --
--- Whatever a query makes of a collection, it works on the live documents only:
--- joins on either side, sub-queries, CTEs, set operations, aggregates, views,
--- materialized views, functions in SQL and PL/pgSQL, inlined or not.
+-- All kinds of queries see only live documents: joins on either side, sub-queries,
+-- CTEs, set operations, aggregates, views, materialized views, functions in SQL and
+-- PL/pgSQL, inlined or not.
 --
--- Two collections hold 1 to 10.  Live are the even ones of docs and those of
--- more that 3 divides; every other one of the expired has its own ttl.
+-- Two collections have documents 1 to 10.  The even ones of docs are live, and those of
+-- more that are divisible by 3.  Every second expired document has its own ttl.
 --
 CREATE SCHEMA queries;
 SET search_path = queries;
@@ -38,7 +38,7 @@ SELECT array_agg(n ORDER BY n) FROM plain WHERE n NOT IN (SELECT n FROM docs);
 SELECT array_agg(p.n || ' ' || d.n ORDER BY p.n) FROM plain AS p, LATERAL (SELECT n FROM docs WHERE docs.n >= p.n ORDER BY n LIMIT 1) AS d;
 SELECT array_agg(p.n || ' ' || coalesce(d.n::text, '-') ORDER BY p.n)
   FROM plain AS p LEFT JOIN LATERAL (SELECT max(n) AS n FROM docs WHERE docs.n < p.n) AS d ON true;
--- the same by each method
+-- The same with each join method
 SET enable_hashjoin = off;
 SET enable_nestloop = off;
 EXPLAIN (COSTS OFF) SELECT p.n, d.n FROM plain AS p FULL JOIN docs AS d USING (n);
@@ -65,7 +65,7 @@ RESET enable_seqscan;
 RESET enable_bitmapscan;
 
 --
--- Sub-queries, set operations, CTEs
+-- Sub-queries, set operations and CTEs
 --
 SELECT (SELECT count(*) FROM docs), ARRAY(SELECT n FROM docs ORDER BY n), (SELECT n FROM docs WHERE id = '1'),
        EXISTS (SELECT FROM docs WHERE n = 1), 1 = ANY (SELECT n FROM docs), 2 <= ALL (SELECT n FROM docs);
@@ -84,7 +84,8 @@ RESET enable_seqscan;
 RESET enable_bitmapscan;
 WITH d AS MATERIALIZED (SELECT * FROM docs), m AS NOT MATERIALIZED (SELECT * FROM more)
 SELECT array_agg(d.n ORDER BY n) FROM d LEFT JOIN m USING (n);
--- from each document to the next, in steps of up to two: an expired one is no step
+-- A chain from each document to the next one, at most two apart: an expired document is
+-- not in the chain.
 WITH RECURSIVE chain (n) AS (
 	SELECT min(n) FROM docs
 	UNION ALL
@@ -97,7 +98,7 @@ WITH RECURSIVE chain (n) AS (
 SELECT array_agg(n) FROM chain;
 
 --
--- Aggregates, windows, rows as a whole
+-- Aggregates, window functions and whole-row references
 --
 SELECT count(*), count(n), sum(n), min(n), max(n), avg(n)::int FROM docs;
 SELECT min(n), max(n) FROM docs WHERE n < 2;
@@ -111,8 +112,8 @@ SELECT count(docs), count(docs.*), array_agg((docs).n ORDER BY n) FROM docs;
 SELECT jsonb_agg(to_jsonb(docs) - '{_ts,_slot}'::text[] ORDER BY n) FROM docs WHERE n < 5;
 
 --
--- Views.  Behind a security barrier a function that leaks sees no expired
--- document, and a document that the view hides is not seen by it either.
+-- Views.  Behind a security barrier, a leaky function sees neither expired documents
+-- nor documents that the view hides.
 --
 CREATE VIEW docs_view AS SELECT n, doc FROM docs;
 CREATE VIEW docs_view_view AS SELECT v.n, m.n AS more FROM docs_view AS v LEFT JOIN more AS m USING (n);
@@ -127,7 +128,7 @@ EXPLAIN (COSTS OFF) SELECT n FROM docs_barrier WHERE leak(n);
 SELECT count(*) FROM docs_barrier WHERE leak(n);
 DROP VIEW docs_view_view;
 
--- Materialized views: at creation and at each refresh
+-- Materialized views: at creation and at each REFRESH
 CREATE MATERIALIZED VIEW docs_mat AS SELECT n FROM docs;
 CREATE UNIQUE INDEX ON docs_mat (n);
 SELECT array_agg(n ORDER BY n) FROM docs_mat;
@@ -148,7 +149,7 @@ INSERT INTO docs_copy SELECT n + 100 FROM docs RETURNING n;
 SELECT (SELECT array_agg(n ORDER BY n) FROM docs_copy), (SELECT array_agg(n ORDER BY n) FROM docs_into);
 
 --
--- Functions.  The first four are inlined into the query that calls them.
+-- Functions.  PostgreSQL inlines the first four into the calling query.
 --
 CREATE FUNCTION docs_inline() RETURNS SETOF docs STABLE LANGUAGE sql AS 'SELECT * FROM queries.docs';
 CREATE FUNCTION docs_atomic(upto int) RETURNS SETOF int STABLE LANGUAGE sql BEGIN ATOMIC SELECT n FROM docs WHERE n <= upto; END;
@@ -187,8 +188,8 @@ SELECT array_agg(n) FROM (SELECT docs_atomic(5) AS n) AS s;
 DO $$ BEGIN RAISE NOTICE '% live', (SELECT count(*) FROM queries.docs); END $$;
 
 --
--- The nodes of a plan that have not been mentioned yet.  One that the walk over
--- the plan did not know would be an error.
+-- The remaining plan nodes.  A node that the plan walker does not know would be an
+-- error.
 --
 CREATE FUNCTION node(type text, query text, VARIADIC without text[] DEFAULT '{}') RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
@@ -222,7 +223,7 @@ SELECT node('CTE Scan', 'WITH d AS MATERIALIZED (SELECT n FROM docs) SELECT coun
 SELECT node('WorkTable Scan', 'WITH RECURSIVE r (n) AS (SELECT 1 UNION SELECT docs.n FROM r JOIN docs ON docs.n = r.n + 1) SELECT count(*) FROM r');
 SELECT node('Recursive Union', 'WITH RECURSIVE r (n) AS (SELECT n FROM docs UNION SELECT n + 1 FROM r WHERE n < 3) SELECT array_agg(n ORDER BY n) FROM r');
 SELECT node('LockRows', 'SELECT n FROM docs WHERE n < 3 FOR KEY SHARE');
--- (not every server has XML; as there is no document 1, it is not asked for any)
+-- Not every server supports XML.  Document 1 is not live, so no XML is parsed.
 SELECT node('Table Function Scan', 'SELECT count(*) FROM docs, XMLTABLE(''/a'' PASSING (doc::text::xml) COLUMNS a int) AS x WHERE docs.n = 1');
 
 \pset tuples_only off

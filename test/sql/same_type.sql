@@ -1,6 +1,6 @@
--- ALTER COLUMN TYPE of a piece of a collection: schema tools send it with the type that
--- the column has, with and without USING.  Nothing changes, so it is let through.
--- Everything that could change a value is refused.
+-- ALTER COLUMN TYPE on a system column or the document column: schema tools send it
+-- with the column's current type, with and without USING.  That changes nothing, so it
+-- is allowed.  Anything that could change a value is refused.
 \set SHOW_CONTEXT never
 CREATE SCHEMA same_type;
 SET search_path = same_type, public;
@@ -12,7 +12,8 @@ INSERT INTO c (id, doc, old_doc) VALUES ('expired', '{}', '{}');
 RESET ttl_docs.clock_offset;
 INSERT INTO c (id, doc, old_doc) VALUES ('live', '{"ttl": 500}', '{}');
 
--- All of a table: its rows, its file, its label, triggers and purge index
+-- Shows all of a table: its rows, its file, its label, its triggers and its purge
+-- index.
 CREATE FUNCTION picture(t regclass) RETURNS text LANGUAGE plpgsql SET ttl_docs.show_expired = on AS $$
 DECLARE result text;
 BEGIN
@@ -30,7 +31,7 @@ END $$;
 SELECT picture('c') AS before \gset
 
 --
--- What changes nothing
+-- Commands that change nothing
 --
 ALTER TABLE c ALTER COLUMN doc TYPE jsonb;
 ALTER TABLE c ALTER doc SET DATA TYPE pg_catalog.jsonb;
@@ -49,20 +50,20 @@ ALTER TABLE c ALTER COLUMN doc TYPE jsonb, ALTER COLUMN _ts TYPE timestamptz, AL
     ALTER COLUMN doc TYPE jsonb USING doc;
 SELECT picture('c') = :'before' AS is_same;
 
--- not even where the same command rewrites the table for another column
+-- The same if the command also rewrites the table because of another column
 BEGIN;
 ALTER TABLE c ALTER COLUMN doc TYPE jsonb USING doc::jsonb, ALTER COLUMN n TYPE bigint, ALTER COLUMN _slot TYPE bigint;
 SELECT regexp_replace(picture('c'), '\| \d+ \|', '') = regexp_replace(replace(:'before', 'n integer', 'n bigint'), '\| \d+ \|', '')
     AS rows_are_same;
 ROLLBACK;
 
--- the collection works as before
+-- The collection works as before.
 SELECT id FROM c;
 INSERT INTO c (id, doc, old_doc) VALUES ('expired', '{"ttl": 700}', '{}') RETURNING _ttl;
 INSERT INTO c (id, doc) VALUES ('x', '{"ttl": 0}');
 
 --
--- What changes something, or may
+-- Commands that change a value, or may do so
 --
 SELECT picture('c') AS before \gset
 ALTER TABLE c ALTER COLUMN doc TYPE jsonb USING '{}'::jsonb;
@@ -80,7 +81,7 @@ ALTER TABLE c ALTER COLUMN doc TYPE jsonb, ALTER COLUMN doc TYPE jsonb USING '{"
 ALTER TABLE c ALTER COLUMN _ttl TYPE int USING _slot;
 ALTER TABLE c ALTER COLUMN _ttl TYPE int USING _ttl::bigint::int;
 ALTER TABLE c ALTER COLUMN _slot TYPE bigint USING _ttl;
--- a type of the same name
+-- Another type of the same name
 CREATE DOMAIN jsonb AS pg_catalog.jsonb CHECK (VALUE <> '1');
 SET search_path = same_type, pg_catalog, public;
 ALTER TABLE c ALTER COLUMN doc TYPE jsonb;
@@ -92,7 +93,7 @@ DROP DOMAIN same_type.jsonb;
 SELECT picture('c') = :'before' AS is_same;
 
 --
--- A partitioned collection, whose partition has its columns in another order
+-- A partitioned collection, with a partition whose columns have a different order
 --
 CREATE TABLE p (id int PRIMARY KEY, doc jsonb) PARTITION BY RANGE (id);
 CREATE TABLE p1 (doc jsonb, id int PRIMARY KEY);
@@ -108,7 +109,7 @@ ALTER TABLE p1 ALTER COLUMN doc TYPE jsonb;
 ALTER TABLE p ALTER COLUMN doc TYPE jsonb USING '{}';
 SELECT picture('p1') = :'before' AS is_same;
 
--- the purge finds its way through indexes that were made anew
+-- The purge works with the rebuilt indexes.
 SET ttl_docs.clock_offset = '2h';
 ALTER TABLE c ALTER COLUMN _slot TYPE bigint;
 ALTER TABLE p ALTER COLUMN _slot TYPE bigint USING _slot::bigint;
@@ -116,7 +117,7 @@ CALL ttl_docs.purge('c');
 CALL ttl_docs.purge('p');
 RESET ttl_docs.clock_offset;
 
--- A type of that name whose cast changes the search_path while the command runs
+-- A type of the same name, whose cast changes search_path during the command
 INSERT INTO c (id, doc) VALUES ('kept', '{}');
 SELECT picture('c') AS before \gset
 CREATE TYPE same_type.timestamptz AS (t pg_catalog.timestamptz);

@@ -1,14 +1,14 @@
+-- Every kind of scan that reads the table hides expired documents.  Other tests cover
+-- index-only scans (index_only), parallel scans (parallel) and the scans of writes
+-- (modify).
 --
--- Every kind of scan that reads the table hides expired documents.  (Index-only
--- scans are in index_only, parallel ones in parallel, those of writes in modify.)
---
--- Of the 400 documents, in this order on disk,
+-- The 400 documents, in this order on disk:
 --   1 - 100 have expired by the DefaultTTL,
 -- 101 - 200 have expired by their own ttl,
 -- 201 - 300 are as old, but never expire,
 -- 301 - 400 are new.
 --
--- (enough pages to make an index, or two, worth their while)
+-- The low fillfactor makes enough pages for the planner to use an index, or two.
 CREATE TABLE scan_docs (n int PRIMARY KEY, doc jsonb, h int, p point, s text) WITH (fillfactor = 10);
 CREATE INDEX scan_doc ON scan_docs USING gin (doc jsonb_path_ops);
 CREATE INDEX scan_hash ON scan_docs USING hash (h);
@@ -30,25 +30,14 @@ SELECT n, jsonb_build_object('n', n, 'mod', n % 50), n % 100, point(n, n), 's' |
   FROM generate_series(301, 400) AS n;
 VACUUM ANALYZE scan_docs;
 
--- Shows the plan of a query that returns one row, the row, and what the row
--- would be with the documents that have expired.
-CREATE FUNCTION look(query text) RETURNS SETOF text LANGUAGE plpgsql AS $$
-DECLARE
-	answer record;
-BEGIN
-	RETURN QUERY EXECUTE 'EXPLAIN (COSTS OFF) ' || query;
-	EXECUTE query INTO answer;
-	RETURN NEXT 'live: ' || answer;
-	PERFORM set_config('ttl_docs.show_expired', 'on', true);
-	EXECUTE query INTO answer;
-	RETURN NEXT 'on disk: ' || answer;
-	PERFORM set_config('ttl_docs.show_expired', 'off', true);
-END $$;
+\getenv abs_srcdir PG_ABS_SRCDIR
+\set look :abs_srcdir '/sql/include/look.sql'
+\i :look
 \set VERBOSITY terse
 \pset tuples_only on
 
--- Sequential scan.  The test is the first qual, so the others do not see what
--- has expired.
+-- Sequential scan.  The expiry check is the first qual, so the other quals do not see
+-- expired documents.
 SELECT look('SELECT count(*), min(n), max(n) FROM scan_docs WHERE h < 1000');
 CREATE FUNCTION spy(n int) RETURNS boolean LANGUAGE plpgsql COST 0.0001 AS
 $$ BEGIN IF n <= 200 THEN RAISE 'saw %', n; END IF; RETURN true; END $$;
@@ -70,15 +59,15 @@ SELECT look('SELECT sum(n) FROM scan_docs WHERE h = 3 AND n % 100 < 5');
 SELECT look('SELECT n FROM scan_docs ORDER BY p <-> point(0, 0) LIMIT 1');
 SELECT look('SELECT sum(n) FROM scan_docs WHERE p <@ box(point(90, 90), point(210, 210))');
 SELECT look('SELECT sum(n) FROM scan_docs WHERE s = ''s7''');
--- min and max become a scan of an index that stops at the first row
+-- min and max become index scans that stop at the first row.
 SELECT min(n), max(n) FROM scan_docs;
 SELECT min(n), max(n) FROM scan_docs WHERE n < 250;
 SELECT max(n) FROM scan_docs WHERE n < 150;
--- the purge index is an index like any other
+-- The purge index is an index like any other.
 SELECT look('SELECT count(*) FROM scan_docs WHERE _slot < 0 AND _slot IS NOT NULL AND h < 1000');
 RESET enable_bitmapscan;
 
--- Bitmap scans: of one index, AND, OR, GIN, BRIN
+-- Bitmap scans: one index, AND, OR, GIN, BRIN
 SET enable_indexscan = off;
 SET enable_indexonlyscan = off;
 SELECT look('SELECT count(*), min(n) FROM scan_docs WHERE n < 250');
@@ -87,13 +76,13 @@ SELECT look('SELECT count(*), min(n) FROM scan_docs WHERE n < 150 OR n % 10 = 7'
 SELECT look('SELECT sum(n) FROM scan_docs WHERE doc @> ''{"mod": 7}''');
 DROP INDEX scan_hash, scan_partial;
 SELECT look('SELECT count(*), min(n) FROM scan_docs WHERE h BETWEEN 10 AND 20');
--- Where the query wants no column and the page is all visible, a bitmap scan
--- without a qual would not even look at the table.
+-- If the query needs no column and the page is all-visible, a bitmap scan without a
+-- qual would not read the table at all.
 SELECT look('SELECT count(*) FROM scan_docs WHERE n < 250');
 RESET enable_indexscan;
 RESET enable_indexonlyscan;
 
--- TID and TID range scans; the first rows on disk are expired
+-- TID and TID range scans.  The first rows on disk have expired.
 SELECT look('SELECT n FROM scan_docs WHERE ctid = ''(0,1)''');
 SELECT look('SELECT count(*) FROM scan_docs WHERE ctid = ANY (''{"(0,1)", "(0,2)", "(0,3)"}'')');
 SELECT look('SELECT count(*), min(n) FROM scan_docs WHERE ctid >= ''(0,0)'' AND ctid < ''(1000,0)''');
@@ -103,9 +92,9 @@ RESET enable_seqscan;
 SELECT look('SELECT count(*), min(n) FROM scan_docs TABLESAMPLE system (100)');
 SELECT look('SELECT count(*), min(n) FROM scan_docs TABLESAMPLE bernoulli (100) REPEATABLE (1)');
 
--- System columns and the whole row are there, filtered as the rest.
+-- PostgreSQL's system columns and the whole row work, and only for live documents.
 SELECT count(tableoid), count(xmin), count(ctid), count(scan_docs) FROM scan_docs;
--- JIT, where the server has it, compiles the test with the other quals.
+-- JIT, if the server has it, compiles the expiry check together with the other quals.
 SET jit = on;
 SET jit_above_cost = 0;
 SET jit_inline_above_cost = 0;
@@ -116,11 +105,11 @@ RESET jit_above_cost;
 RESET jit_inline_above_cost;
 RESET jit_optimize_above_cost;
 
--- A collection whose TTL is off has the test in its plans, too: it reads the
--- settings when it is executed, and floors may be there.
+-- While TTL is off, plans still have the expiry check, which reads the settings at
+-- execution.  Floors may apply.
 SELECT ttl_docs.set_default_ttl('scan_docs', NULL);
 SELECT look('SELECT count(*) FROM scan_docs WHERE h < 1000');
--- A plain table has none.
+-- A plain table has no expiry check.
 SELECT ttl_docs.release('scan_docs');
 SELECT look('SELECT count(*) FROM scan_docs WHERE h < 1000');
 

@@ -1,5 +1,6 @@
--- A stranger calls every function of the extension for a collection of somebody else's, without
--- any right to it and then with some: what is refused, what is told, and that nothing changes.
+-- Another user calls every function of the extension on a collection, first without any
+-- privilege and then with some.  The test shows what is refused, what is returned, and
+-- that nothing changes.
 \set SHOW_CONTEXT never
 CREATE ROLE regress_ttl_sec_owner;
 CREATE ROLE regress_ttl_sec_stranger;
@@ -20,9 +21,9 @@ RESET ROLE;
 SET ttl_docs.clock_offset = 200;
 
 --
--- Every function is tried
+-- Every function is called
 --
--- One that is added has to be added here, too.
+-- A new function must be added here, too.
 CREATE TABLE sec_calls (call text, is_call boolean DEFAULT false);
 INSERT INTO sec_calls (call) VALUES
     ('ttl_docs.adopt(''sec.plain'')'),
@@ -68,12 +69,12 @@ SELECT DISTINCT n.nspname, p.proname
   JOIN pg_depend AS d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e'
   JOIN pg_extension AS e ON d.refclassid = 'pg_extension'::regclass AND d.refobjid = e.oid AND e.extname = 'ttl_docs'
  WHERE NOT EXISTS (SELECT FROM sec_calls WHERE call ~ ('^\(?' || n.nspname || '\.' || p.proname || '\('));
--- none lends a right
+-- No function runs with the privileges of another user.
 SELECT p.oid::regprocedure FROM pg_proc AS p JOIN pg_depend AS d ON d.objid = p.oid AND d.classid = 'pg_proc'::regclass AND d.deptype = 'e'
   JOIN pg_extension AS e ON d.refobjid = e.oid AND e.extname = 'ttl_docs'
  WHERE p.prosecdef OR p.proleakproof OR p.prolang <> (SELECT oid FROM pg_language WHERE lanname = 'c');
 
--- Tells what becomes of each call, as the role of now.
+-- Returns the result of each call, as the current role.
 CREATE FUNCTION sec_try_all() RETURNS TABLE (what text, result text) LANGUAGE plpgsql AS $$
 DECLARE
     is_call boolean;
@@ -94,7 +95,7 @@ BEGIN
 END $$;
 
 --
--- Without any right
+-- Without any privilege
 --
 SET timezone = 'UTC';
 SET ROLE regress_ttl_sec_stranger;
@@ -102,7 +103,7 @@ SELECT * FROM sec_try_all();
 CALL ttl_docs.purge();
 RESET ROLE;
 SELECT sec.state() = :'before' AS unchanged;
--- by OID, where not even the schema may be looked into
+-- By OID, without USAGE on the schema
 REVOKE USAGE ON SCHEMA sec FROM regress_ttl_sec_stranger;
 SELECT 'sec.c'::regclass::oid AS c \gset
 SET ROLE regress_ttl_sec_stranger;
@@ -116,7 +117,7 @@ RESET ROLE;
 GRANT USAGE ON SCHEMA sec TO regress_ttl_sec_stranger;
 
 --
--- With every right but ownership
+-- With all privileges except ownership
 --
 GRANT ALL ON sec.c, sec.plain TO regress_ttl_sec_stranger;
 BEGIN;
@@ -127,7 +128,7 @@ ROLLBACK;
 SELECT sec.state() = :'before' AS unchanged;
 
 --
--- Internal functions, with anything
+-- Internal functions, with arbitrary arguments
 --
 CREATE TABLE sec_any AS
 SELECT * FROM (VALUES (NULL::timestamptz), ('infinity'), ('-infinity'), ('4714-11-24 00:00:00+00 BC'), ('294276-12-31 23:59:59.999999+00'), ('2000-01-01 00:00:00+00')) AS a (ts),
@@ -153,7 +154,7 @@ SELECT ttl_docs_internal.collection_stats(NULL), ttl_docs_internal.collection_st
 SELECT ttl_docs.read_document('pg_authid', 'x');
 SELECT ttl_docs.documents(0);
 SELECT ttl_docs.preview('pg_authid', 1);
--- the trigger function, where it does not belong
+-- The trigger function on tables that are not collections
 CREATE TEMP TABLE sec_temp (id int, doc jsonb, _ts timestamptz, _ttl int, _slot bigint);
 CREATE TRIGGER t BEFORE INSERT ON sec_temp FOR EACH ROW EXECUTE FUNCTION ttl_docs_internal.write_document();
 INSERT INTO sec_temp VALUES (1);

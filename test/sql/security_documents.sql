@@ -1,6 +1,6 @@
--- The document functions give nobody a right that the statement they stand for would not: column
--- privileges, row level security, plans that outlive a SET ROLE, defaults, rules; and no code of a
--- table's owner runs as the reader where SELECT would run none.
+-- A document function gives its caller no more rights than the equivalent statement:
+-- column privileges, row-level security, cached plans after SET ROLE, defaults, rules.
+-- It runs no code of the table's owner as the reader unless SELECT would.
 \set SHOW_CONTEXT never
 \set VERBOSITY terse
 CREATE ROLE regress_ttl_sec_owner;
@@ -20,7 +20,7 @@ END $$;
 --
 -- Column privileges
 --
--- What each verb needs is what its statement needs.
+-- Each function needs the same privileges as its statement.
 SET ROLE regress_ttl_sec_owner;
 SELECT ttl_docs.create_collection('sec.c', 1000);
 INSERT INTO sec.c VALUES ('a', '{"n": 1}');
@@ -72,7 +72,7 @@ SELECT rights, string_agg(verb, ', ' ORDER BY verb COLLATE "C") FILTER (WHERE ma
 REVOKE ALL ON sec.c FROM regress_ttl_sec_r1;
 
 --
--- Row level security, and plans that outlive a role
+-- Row-level security, and cached plans after a change of role
 --
 SET ROLE regress_ttl_sec_owner;
 TRUNCATE sec.c;
@@ -97,7 +97,7 @@ SELECT ttl_docs.upsert_document('sec.c', '{"id": "1", "of": "regress_ttl_sec_r2"
 SELECT ttl_docs.create_document('sec.c', '{"id": "1", "of": "regress_ttl_sec_r2"}');
 SELECT ttl_docs.create_document('sec.c', '{"id": "3", "of": "regress_ttl_sec_r1"}');
 SELECT ttl_docs.delete_document('sec.c', '1'), ttl_docs.touch_document('sec.c', '1');
--- policies that come and go, and that the owner lets himself be bound by
+-- Policies are disabled, enabled and forced for the owner.
 RESET ROLE;
 ALTER TABLE sec.c DISABLE ROW LEVEL SECURITY;
 SET ROLE regress_ttl_sec_r2;
@@ -113,12 +113,12 @@ SET ROLE regress_ttl_sec_owner;
 :look
 RESET ROLE;
 :look
--- rights that are taken away
+-- Privileges are revoked.
 REVOKE ALL ON sec.c FROM regress_ttl_sec_r2;
 SET ROLE regress_ttl_sec_r2;
 :look
 RESET ROLE;
--- a key that is free although one could not see who had it
+-- The key of an expired document is free, even if the user could not see the document.
 GRANT ALL ON sec.c TO regress_ttl_sec_r1;
 SET ttl_docs.clock_offset = 100;
 SET ROLE regress_ttl_sec_r1;
@@ -127,7 +127,7 @@ RESET ROLE;
 RESET ttl_docs.clock_offset;
 
 --
--- A definer function lends its owner's rights, and no more
+-- A SECURITY DEFINER function gives the privileges of its owner, and no more
 --
 CREATE FUNCTION sec.definer(id text) RETURNS jsonb LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$ SELECT ttl_docs.read_document('sec.c', id) $$;
 ALTER FUNCTION sec.definer(text) OWNER TO regress_ttl_sec_r1;
@@ -139,7 +139,7 @@ DROP FUNCTION sec.definer(text);
 \set VERBOSITY terse
 
 --
--- Defaults are evaluated by those who may insert, as themselves
+-- Defaults are evaluated only for users who may insert, as that user
 --
 SET ROLE regress_ttl_sec_owner;
 CREATE FUNCTION sec.next() RETURNS text LANGUAGE plpgsql AS $$ BEGIN PERFORM public.sec_gain('default'); RETURN 'new'; END $$;
@@ -170,7 +170,7 @@ TRUNCATE sec_gained;
 --
 -- A reader runs no code that SELECT would not run
 --
--- Domains, casts and operators of the key are in the hands of others.
+-- Other users control the domains, casts and operators of the key.
 SET ROLE regress_ttl_sec_owner;
 CREATE FUNCTION sec.valid(text) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN RETURN public.sec_gain('domain'); END $$;
 CREATE DOMAIN sec.name AS text CHECK (sec.valid(VALUE));
@@ -199,7 +199,7 @@ SELECT examples FROM ttl_docs.preview('sec.by_enum', 5);
 COMMIT;
 SELECT ttl_docs.touch_document('sec.by_domain', 'red'), ttl_docs.touch_document('sec.by_enum', 'red');
 :gained
--- the domain is not evaded: it is checked when the key is stored, as by INSERT
+-- The domain still applies: the key is checked when it is stored, as by INSERT.
 SET ROLE regress_ttl_sec_owner;
 CREATE DOMAIN sec.short AS varchar(5) CHECK (VALUE <> 'bad');
 CREATE TABLE sec.by_short (id sec.short PRIMARY KEY, doc jsonb);
@@ -212,7 +212,8 @@ SELECT ttl_docs.create_document('sec.by_short', '{"id": "too long"}');
 SELECT ttl_docs.create_document('sec.by_short', '{"id": "good"}') - '_ts', ttl_docs.read_document('sec.by_short', 'good') - '_ts', ttl_docs.read_document('sec.by_short', 'bad'),
     ttl_docs.delete_document('sec.by_short', 'too long');
 RESET ROLE;
--- an operator that fits better than that of the key, in the schema of the key's type
+-- An operator in the schema of the key's type that matches better than the operator of
+-- the key
 CREATE SCHEMA sec_shared;
 GRANT USAGE, CREATE ON SCHEMA sec_shared TO PUBLIC;
 SET client_min_messages = warning;
@@ -250,9 +251,10 @@ RESET ROLE;
 SELECT * FROM sec_gained;
 
 --
--- A key that changes its type while its value is read
+-- A key changes its type while its value is read
 --
--- A value of one type must not be taken for one of another: that reads any memory.
+-- A value of one type must not be read as another type.  That could read arbitrary
+-- memory.
 SET ROLE regress_ttl_sec_owner;
 CREATE TABLE sec.swap (id int PRIMARY KEY, doc jsonb);
 CREATE FUNCTION sec.swap(value int) RETURNS boolean LANGUAGE plpgsql AS $$
@@ -275,7 +277,7 @@ SELECT ttl_docs.touch_document('sec.swap', '1094795585');
 RESET ROLE;
 
 --
--- Rules make something else of a statement, of the same kind or not
+-- Rules replace a statement with another one, of the same kind or not
 --
 SET ROLE regress_ttl_sec_owner;
 SELECT ttl_docs.create_collection('sec.r', 1000);

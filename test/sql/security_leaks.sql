@@ -1,6 +1,7 @@
--- Documents that have expired, and documents that one may not read, do not show: in queries of
--- foreign key actions and their rules, through rights of others, in views and errors of ttl_docs, by
--- taking over a key.  Nobody but its owner takes a collection's trigger away.
+-- A user sees no expired documents and no documents without the privilege to read them.
+-- The test tries foreign key actions and their rules, privileges of other users, views
+-- and errors of ttl_docs, and freed keys.  Only the owner can remove a collection's
+-- trigger.
 \set SHOW_CONTEXT never
 \set VERBOSITY terse
 CREATE ROLE regress_ttl_sec_owner;
@@ -16,9 +17,9 @@ RESET ROLE;
 SET ttl_docs.clock_offset = 200;
 
 --
--- Rules below a foreign key action
+-- Rules under a foreign key action
 --
--- Foreign key actions reach expired children; what a rule makes of them does not.
+-- Foreign key actions see expired children.  The queries of a rule do not.
 SET ROLE regress_ttl_sec_reader;
 CREATE TABLE sec_reader.parent (id int PRIMARY KEY);
 CREATE TABLE sec_reader.child (id int REFERENCES sec_reader.parent ON DELETE CASCADE ON UPDATE CASCADE);
@@ -48,7 +49,7 @@ INSERT INTO sec_reader.child VALUES (1);
 UPDATE sec_reader.parent SET id = 2;
 SELECT * FROM sec_reader.stolen ORDER BY id;
 DROP TABLE sec_reader.child;
--- a trigger there, and a cast in the query itself
+-- A trigger on the child table, and a cast in the query of the action
 CREATE TYPE sec_reader.number AS ENUM ('1', '2');
 CREATE FUNCTION sec_reader.cast(sec_reader.number) RETURNS int LANGUAGE plpgsql AS $$ 
 BEGIN
@@ -71,7 +72,7 @@ INSERT INTO sec_reader.child VALUES ('2');
 DELETE FROM sec_reader.parent;
 SELECT count(*) FROM sec_reader.child;
 RESET ROLE;
--- and what it is for still works: expired children go with their parent
+-- The purpose is still served: expired children are deleted with their parent.
 SET ROLE regress_ttl_sec_owner;
 CREATE TABLE sec.parent (id int PRIMARY KEY);
 CREATE TABLE sec.children (id text PRIMARY KEY, doc jsonb, parent int REFERENCES sec.parent ON DELETE CASCADE) PARTITION BY HASH (id);
@@ -89,9 +90,10 @@ SELECT count(*) FROM sec.children;
 RESET ttl_docs.show_expired;
 
 --
--- Through the rights of the owner
+-- With the privileges of the owner
 --
--- row_security = off shows them to the owner; not to those who use his rights.
+-- row_security = off shows expired documents to the owner, but not to users who use the
+-- owner's privileges.
 SET ROLE regress_ttl_sec_owner;
 CREATE VIEW sec.view AS SELECT id FROM sec.c;
 CREATE VIEW sec.definer AS SELECT * FROM sec.c;
@@ -111,7 +113,7 @@ SELECT * FROM sec.materialized;
 SELECT ttl_docs.read_document('sec.c', 'dead');
 COPY sec.c (id) TO stdout;
 RESET row_security;
--- nor can a writer bring a stamp of his own
+-- A writer cannot set _ts either.
 SET ROLE regress_ttl_sec_owner;
 GRANT INSERT ON sec.c TO regress_ttl_sec_reader;
 SET ROLE regress_ttl_sec_reader;
@@ -123,7 +125,7 @@ RESET row_security;
 RESET ROLE;
 
 --
--- The trigger in the hands of a holder of TRIGGER
+-- The ttl_docs trigger and a user with the TRIGGER privilege
 --
 SET ROLE regress_ttl_sec_owner;
 GRANT TRIGGER ON sec.c TO regress_ttl_sec_reader;
@@ -142,7 +144,7 @@ REVOKE TRIGGER ON sec.c FROM regress_ttl_sec_reader;
 --
 -- Views, statistics and errors
 --
--- What a purge could not delete is told to the owner and pg_read_all_stats alone.
+-- Only the owner and pg_read_all_stats see why a purge could not delete a document.
 SET ROLE regress_ttl_sec_owner;
 CREATE FUNCTION sec.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'the secret of % is %', OLD.id, OLD.doc ->> 'secret'; END $$;
 CREATE TRIGGER refuse BEFORE DELETE ON sec.c FOR EACH ROW EXECUTE FUNCTION sec.refuse();
@@ -155,7 +157,8 @@ SELECT undeletable, last_error, last_error_at FROM ttl_docs_internal.collection_
 SELECT * FROM ttl_docs.collections WHERE collection = 'sec.c'::regclass;
 RESET ROLE;
 DROP TRIGGER refuse ON sec.c;
--- An upsert, or a foreign key, that meets an expired document names no value of it.
+-- If an upsert or a foreign key conflicts with an expired document, the error shows no
+-- value of the document.
 SET ROLE regress_ttl_sec_owner;
 ALTER TABLE sec.c ADD other text UNIQUE;
 UPDATE sec.c SET other = 'x' WHERE id = 'live';
@@ -181,9 +184,10 @@ END $$;
 RESET ROLE;
 
 --
--- Keys that one may free
+-- Freeing a key
 --
--- Taking a key over needs INSERT and nothing else, gives no document back, and takes no live one.
+-- Freeing a key needs only the INSERT privilege.  It returns no document, and never
+-- affects a live one.
 DROP TABLE sec.keeps;
 SET ROLE regress_ttl_sec_reader;
 SELECT count(*) FROM sec.c;
@@ -196,9 +200,10 @@ RESET ROLE;
 SELECT id, doc FROM sec.c ORDER BY id;
 
 --
--- The clock lent to a tester
+-- A tester may set the clock
 --
--- SET on ttl_docs.clock_offset is a right to expire: it makes keys of live documents free.
+-- The SET privilege on ttl_docs.clock_offset is a privilege to expire documents: it
+-- frees the keys of live ones.
 GRANT SET ON PARAMETER ttl_docs.clock_offset TO regress_ttl_sec_reader;
 RESET ttl_docs.clock_offset;
 TRUNCATE sec.c;

@@ -1,5 +1,6 @@
--- Names are data: whatever tables, columns and schemas are called, and whatever the caller's
--- search_path puts in the way, functions do what they say and run nothing else.
+-- Names are data.  Whatever the names of tables, columns and schemas are, and whatever
+-- is in the caller's search_path, the functions do what they should and run nothing
+-- else.
 \set SHOW_CONTEXT never
 \set VERBOSITY terse
 CREATE ROLE regress_ttl_sec_owner;
@@ -8,9 +9,10 @@ CREATE TABLE sec_gained (who text, how text);
 GRANT INSERT ON sec_gained TO PUBLIC;
 
 --
--- Functions, operators, types and tables in the way
+-- Functions, operators, types and tables that shadow others
 --
--- The schema of the attacker is first for everybody, and has all that ttl_docs could mean.
+-- The attacker's schema comes first in everybody's search_path, and has every name that
+-- ttl_docs could use.
 CREATE SCHEMA sec_trap AUTHORIZATION regress_ttl_sec_attacker;
 GRANT USAGE ON SCHEMA sec_trap TO PUBLIC;
 SET ROLE regress_ttl_sec_attacker;
@@ -19,7 +21,8 @@ BEGIN
     INSERT INTO public.sec_gained VALUES (current_user, how);
     RETURN true;
 END $$;
--- every operator and every function of the names that occur in statements of ttl_docs, for the types they are used with
+-- All operators and functions whose names occur in statements of ttl_docs, for the
+-- types that those use
 DO $$
 DECLARE
     name text;
@@ -50,7 +53,7 @@ RESET ROLE;
 CREATE SCHEMA sec AUTHORIZATION regress_ttl_sec_owner;
 SET ROLE regress_ttl_sec_owner;
 SET search_path = sec_trap, sec, pg_catalog;
--- the trap works
+-- The trap works.
 SELECT 1::pg_catalog.int4 = 1::pg_catalog.int4;
 SELECT now() > 'epoch'::timestamptz;
 RESET search_path;
@@ -101,7 +104,7 @@ RESET ttl_docs.clock_offset;
 SELECT DISTINCT who, how FROM sec_gained;
 
 --
--- Names as injection
+-- Names as SQL injection
 --
 CREATE TABLE sec_precious (id int);
 GRANT ALL ON sec_precious TO PUBLIC;
@@ -126,12 +129,12 @@ SELECT ttl_docs.read_document(format('%I.plain', :'evil'), '1') - '_ts';
 SELECT ttl_docs.read_document(format('%I.plain', :'evil'), '1 OR true');
 SELECT count(*) FROM ttl_docs.documents(format('%I.%I', :'quote', :'evil'), '{"a": "'' OR true --"}');
 SELECT ttl_docs.set_indexing(collection, 'lazy'), ttl_docs.set_indexing(collection, 'consistent'), ttl_docs.pause_purge(collection) FROM ttl_docs.collections WHERE default_ttl IS NOT NULL;
--- what the hints advise can be run as it is
+-- The commands in the hints can be run unchanged.
 SELECT count(*) FROM ttl_docs.collections WHERE hint IS NOT NULL;
 SELECT substring(hint FROM 'SELECT .*') AS advice FROM ttl_docs.collections WHERE holds <> '{}' ORDER BY collection::text COLLATE "C" \gexec
 CALL ttl_docs.purge();
 SELECT count(*) FROM ttl_docs.collections WHERE holds <> '{}';
--- names that are none
+-- Invalid names
 SELECT ttl_docs.create_collection('x; DROP TABLE public.sec_precious');
 SELECT ttl_docs.create_collection('x (id int); DROP TABLE public.sec_precious; --');
 SELECT ttl_docs.create_collection('"x');

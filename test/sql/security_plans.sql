@@ -1,7 +1,7 @@
 --
 -- A role that may only SELECT from a collection, and has a schema of its own, sees no
--- expired document: neither by calling the functions that filter, nor by code that
--- ALTER TABLE runs, in queries that look like those of core.
+-- expired documents.  It tries to call the internal filter functions, and to run code
+-- in ALTER TABLE with queries that look like those of PostgreSQL.
 --
 CREATE ROLE regress_ttl_plan_owner;
 CREATE ROLE regress_ttl_plan_reader;
@@ -22,7 +22,7 @@ RESET client_min_messages;
 \set VERBOSITY terse
 
 --
--- Functions of ours in a query are functions like others
+-- The filter functions are ordinary functions in a query
 --
 SET ROLE regress_ttl_plan_reader;
 SELECT id FROM plans.c WHERE ttl_docs_internal.is_live('infinity', _ttl, 'plans.c'::regclass);
@@ -33,7 +33,7 @@ SELECT id FROM plans.c WHERE ttl_docs_internal.is_live_parent('infinity', _ttl, 
 SELECT id FROM plans.c WHERE ttl_docs_internal.require_live('infinity', _ttl, 'plans.c'::regclass);
 SELECT id FROM plans.c WHERE ttl_docs_internal.is_live(_ts, _ttl, 'plans.c'::regclass);
 SELECT id FROM plans.c WHERE id = 'dead' AND ttl_docs_internal.is_live('infinity', _ttl, 'plans.c'::regclass);
--- in an index-only scan, a prepared statement, a join, a policy, a view
+-- In a prepared statement, a join, a view and an index scan
 PREPARE switch(timestamptz) AS SELECT id FROM plans.c WHERE ttl_docs_internal.is_live($1, _ttl, 'plans.c');
 SET plan_cache_mode = force_generic_plan;
 EXECUTE switch('infinity');
@@ -47,15 +47,15 @@ SET enable_seqscan = off;
 SELECT count(*) FROM plans.c WHERE ttl_docs_internal.is_live('infinity', NULL, 'plans.c') AND id > '';
 RESET enable_seqscan;
 RESET ROLE;
--- written by the plan itself: an upsert with a WHERE
+-- In an upsert with a WHERE clause, whose plan has a filter function, too
 INSERT INTO plans.c VALUES ('live', '{}') ON CONFLICT (id) DO UPDATE SET doc = '{"n": 1}'
     WHERE ttl_docs_internal.require_live('infinity', c._ttl, 'plans.c') RETURNING id, doc;
--- a plan has the test once, and first
+-- A plan has the expiry check exactly once, as the first qual.
 EXPLAIN (COSTS OFF) SELECT id FROM plans.c WHERE ttl_docs_internal.is_live('infinity', _ttl, 'plans.c'::regclass);
 EXPLAIN (COSTS OFF) SELECT id FROM plans.c WHERE ttl_docs_internal.is_live(_ts, _ttl, 'plans.c'::regclass);
 
 --
--- A query that looks like core's check of a foreign key
+-- A query that looks like a foreign key check of PostgreSQL
 --
 SET ROLE regress_ttl_plan_reader;
 CREATE TABLE reader.shown (doc jsonb);
@@ -76,10 +76,10 @@ ALTER TABLE reader.t ALTER x TYPE text USING reader.pl();
 ALTER TABLE reader.t ADD COLUMN y text DEFAULT reader.f(), ADD COLUMN parent int, ADD FOREIGN KEY (parent) REFERENCES reader.parent;
 ALTER TABLE reader.t ADD CHECK (reader.f() IS NULL), ADD COLUMN parent2 int REFERENCES reader.parent;
 SELECT count(*) > 0 AS is_called, count(*) FILTER (WHERE doc ? 'secret') AS secrets FROM reader.shown;
--- the same functions outside of ALTER TABLE, with plans that were made in it
+-- The same functions outside ALTER TABLE, with plans cached inside it
 SELECT reader.f(), reader.pl();
 SELECT count(*) FILTER (WHERE doc ? 'secret') AS secrets FROM reader.shown;
--- Foreign keys of the reader's own tables run code of the reader's: casts of a key.
+-- Foreign keys of the reader's own tables run the reader's code, in casts of the key.
 CREATE TYPE reader.key AS (k int);
 CREATE FUNCTION reader.key_int(reader.key) RETURNS int IMMUTABLE LANGUAGE sql AS
 $$ SELECT ($1).k FROM (SELECT count(reader.show(pk.doc, 'x')) FROM plans.c pk) AS s $$;

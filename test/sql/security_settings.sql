@@ -1,5 +1,5 @@
--- Settings: those of rank stay the superuser's, by whatever way they are set; and a security label
--- that is written by hand harms nobody but the owner of its table.
+-- Only a superuser can change privileged settings, by any means.  A security label
+-- written by hand harms nobody but the owner of the table.
 \set SHOW_CONTEXT never
 \set VERBOSITY terse
 CREATE ROLE regress_ttl_sec_user;
@@ -7,7 +7,7 @@ CREATE SCHEMA sec AUTHORIZATION regress_ttl_sec_user;
 CREATE DATABASE regress_ttl_sec_database OWNER regress_ttl_sec_user;
 
 --
--- Settings of rank
+-- Privileged settings
 --
 SET ROLE regress_ttl_sec_user;
 SET ttl_docs.clock_offset = 5;
@@ -28,14 +28,14 @@ SET ttl_docs.purge_max_rate = 1;
 SET ttl_docs.purge_workers = 1;
 SET ttl_docs.purge_naptime = 100;
 SET ttl_docs.purge_batch_size = 1;
--- nor under a name that looks like one
+-- A similar name does not help either.
 SET ttl_docs.anything = 1;
 SET "ttl_docs.show_expired " = on;
 ALTER ROLE regress_ttl_sec_user SET ttl_docs.anything = 1;
 \set VERBOSITY terse
 RESET ROLE;
 SELECT name, context FROM pg_settings WHERE name LIKE 'ttl\_docs.%' ORDER BY name;
--- a function that the superuser made for others says what it does
+-- A superuser's SECURITY DEFINER function can show expired documents to other users.
 CREATE FUNCTION sec_count() RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET ttl_docs.show_expired = on AS $$ BEGIN RETURN (SELECT count(*) FROM sec.s); END $$;
 SET ROLE regress_ttl_sec_user;
 SELECT ttl_docs.create_collection('sec.s', 1000);
@@ -49,7 +49,7 @@ RESET ttl_docs.clock_offset;
 DROP FUNCTION sec_count();
 
 --
--- A label by hand
+-- A label written by hand
 --
 SET ROLE regress_ttl_sec_user;
 CREATE TABLE sec.l (id text PRIMARY KEY, doc jsonb, _ts timestamptz NOT NULL DEFAULT clock_timestamp(), _ttl int, _slot bigint);
@@ -80,7 +80,7 @@ SECURITY LABEL FOR ttl_docs ON SCHEMA sec IS '{}';
 SECURITY LABEL FOR ttl_docs ON FUNCTION sec.f() IS '{}';
 SELECT count(*) FROM pg_seclabels WHERE objname LIKE 'sec.l%';
 RESET ROLE;
--- somebody else's
+-- A table of another user
 CREATE TABLE sec_l (LIKE sec.l INCLUDING ALL);
 SET ROLE regress_ttl_sec_user;
 SECURITY LABEL FOR ttl_docs ON TABLE sec_l IS '{"version": 1, "document": "doc", "default_ttl": 60, "indexing": "consistent", "written_floor": null, "due_floor": null, "paused": false, "database": 0, "table": 0}';
@@ -90,7 +90,7 @@ SECURITY LABEL FOR ttl_docs ON TABLE pg_authid IS '{"version": 1, "document": "r
 DROP TABLE sec_l;
 
 --
--- Floors and stamps that nobody's clock gave
+-- Floors and _ts values far outside the clock's range
 --
 SET ROLE regress_ttl_sec_user;
 INSERT INTO sec.l VALUES ('1', '{}', '-infinity', NULL, -9223372036854775808), ('2', '{}', '294276-12-31 23:59:59.999999+00', 2147483647, 9223372036854775807), ('3', '{}', 'epoch', 0, 9223372036854775806),
@@ -98,7 +98,7 @@ INSERT INTO sec.l VALUES ('1', '{}', '-infinity', NULL, -9223372036854775808), (
 SELECT sec.try('{"written_floor": "294276-12-31T23:59:59.999998+00:00", "due_floor": "294276-12-31T23:59:59.999998+00:00"}');
 CREATE INDEX ON sec.l (_slot);
 CREATE TRIGGER zzz_ttl_docs BEFORE INSERT OR UPDATE OR DELETE ON sec.l FOR EACH ROW EXECUTE FUNCTION ttl_docs_internal.write_document();
--- all that is there is dead to its owner; what is new is not
+-- All existing documents have expired for their owner; new ones have not.
 SELECT id FROM sec.l ORDER BY id;
 INSERT INTO sec.l (id, doc) VALUES ('new', '{}'), ('new with ttl', '{"ttl": 5}'), ('new with a long one', '{"ttl": 2147483647}'), ('7', '{}');
 SELECT id FROM sec.l ORDER BY id;
@@ -110,7 +110,7 @@ SELECT ttl_docs.set_indexing('sec.l', 'lazy');
 CALL ttl_docs.purge('sec.l');
 SELECT count(*) FROM ttl_docs.stat_collections WHERE collection = 'sec.l'::regclass;
 SELECT count(*) > 0 AS some FROM ttl_docs.documents('sec.l');
--- a label cannot be taken back to let the dead live again
+-- The label cannot be removed or replaced to bring expired documents back.
 SECURITY LABEL FOR ttl_docs ON TABLE sec.l IS NULL;
 SELECT sec.try('{}');
 SELECT ttl_docs.release('sec.l');

@@ -1,6 +1,7 @@
--- A superuser works on the table of somebody who has put code wherever a table can have some:
--- constraints, defaults, generated columns, indexes, statistics, triggers, policies, rules, domains.
--- None of it runs as the superuser, in none of the functions but those that are a SELECT of his.
+-- A superuser works on the table of an attacker, who has put code everywhere in a
+-- table: constraints, defaults, generated columns, indexes, statistics, triggers,
+-- policies, rules and domains.  None of this code runs as the superuser, except in
+-- functions that correspond to a SELECT by the superuser.
 \set SHOW_CONTEXT never
 \set VERBOSITY terse
 CREATE ROLE regress_ttl_sec_attacker;
@@ -51,13 +52,14 @@ BEGIN
 END $$;
 CALL sec.make('t');
 CALL sec.make('u');
--- with a stamp of its own, which is yet to become NOT NULL
+-- A table with its own _ts, which is not yet NOT NULL
 CALL sec.make('w');
 ALTER TABLE sec.w ADD COLUMN _ts timestamptz;
 UPDATE sec.w SET _ts = now();
 RESET ROLE;
 TRUNCATE sec_gained;
--- Each in a new session: what is constant is computed once in each.
+-- Each test uses a new session, because constant expressions are evaluated once in a
+-- session.
 
 --
 -- Changing collections
@@ -89,7 +91,8 @@ SELECT DISTINCT how FROM sec_gained WHERE who <> 'regress_ttl_sec_attacker' ORDE
 --
 -- A purge
 --
--- WHEN runs somebody's code, so it is blocked; without it, code runs as the owner
+-- The WHEN condition runs code of another user, so the purge is blocked.  Without the
+-- condition, code runs as the owner.
 \c
 \set VERBOSITY terse
 SET ttl_docs.clock_offset = 200;
@@ -102,7 +105,7 @@ SELECT DISTINCT who, how FROM sec_gained ORDER BY 1, 2;
 --
 -- Release
 --
--- The command by which ttl_docs is uninstalled is called for everybody's tables.
+-- An administrator who uninstalls ttl_docs calls release() for the tables of all users.
 \c
 \set VERBOSITY terse
 SET ttl_docs.clock_offset = 2000;
@@ -110,7 +113,7 @@ TRUNCATE sec_gained;
 SELECT ttl_docs.release('sec.t');
 SELECT DISTINCT who, how FROM sec_gained ORDER BY 1, 2;
 SELECT count(*) FROM sec.t;
--- nor does a holder of TRIGGER get to be the owner by it
+-- A user with the TRIGGER privilege does not become the owner either.
 RESET ttl_docs.clock_offset;
 CREATE SCHEMA sec_other AUTHORIZATION regress_ttl_sec_other;
 SET ROLE regress_ttl_sec_other;
@@ -136,9 +139,10 @@ RESET ROLE;
 SELECT * FROM sec_gained;
 
 --
--- Partitions of somebody else
+-- Partitions of another user
 --
--- ATTACH PARTITION runs what it runs for plain tables.  (Nobody should attach such a table.)
+-- ATTACH PARTITION runs the same code as for plain tables.  Nobody should attach
+-- another user's table.
 \c
 \set VERBOSITY terse
 CREATE TABLE sec_root (id text, doc jsonb, changed timestamptz, generated text, d text) PARTITION BY LIST (id);
@@ -169,9 +173,10 @@ SELECT DISTINCT how FROM sec_gained WHERE who <> 'regress_ttl_sec_attacker' ORDE
 DROP TABLE sec_root, sec_plain;
 
 --
--- What is a SELECT runs what a SELECT runs
+-- Functions that correspond to a SELECT run the same code as a SELECT
 --
--- PostgreSQL computes what is constant in indexes and statistics as whoever plans a query.
+-- PostgreSQL evaluates constant expressions in indexes and statistics as the user who
+-- plans a query.
 TRUNCATE sec_usual;
 \c
 \set VERBOSITY terse
@@ -190,9 +195,9 @@ SELECT how FROM sec_gained WHERE who <> 'regress_ttl_sec_attacker' EXCEPT SELECT
 DROP TABLE sec_usual;
 
 --
--- A column that changes its type while the table is written to
+-- A column changes its type during a write to the table
 --
--- A document must not be taken for what it is not: that reads any memory.
+-- A document must not be read as another type.  That could read arbitrary memory.
 \c
 \set VERBOSITY terse
 \set SHOW_CONTEXT never

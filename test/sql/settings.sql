@@ -1,6 +1,7 @@
 --
--- The settings: what there is, who may set it, what it does; and row_security =
--- off, the setting of pg_dump, which shows expired documents to the table's owner.
+-- The settings: their names, who may set them, and their effects.  Also
+-- row_security = off, which pg_dump sets: it shows expired documents to the table's
+-- owner.
 --
 SELECT name, setting, unit, vartype, context, min_val, max_val, boot_val
   FROM pg_settings WHERE name LIKE 'ttl\_docs.%' ORDER BY name;
@@ -9,7 +10,7 @@ SET ttl_docs.clock_offset = 'tomorrow';
 SET ttl_docs.clock_offset = '1.5 h';
 SHOW ttl_docs.clock_offset;
 RESET ttl_docs.clock_offset;
--- the prefix is ours, so a typing error does not pass silently
+-- The prefix ttl_docs is reserved, so a misspelled name is an error.
 SET ttl_docs.clock_ofset = 60;
 SELECT set_config('ttl_docs.shows_expired', 'on', false);
 
@@ -27,7 +28,7 @@ INSERT INTO docs (id, doc) VALUES ('expired', '{}'), ('expiredown', '{"ttl": 60}
 RESET ttl_docs.clock_offset;
 INSERT INTO docs (id, doc) VALUES ('live', '{}');
 
--- Both settings are for superusers, and for those to whom they grant them.
+-- Superusers may set both settings, and so may users with the SET privilege.
 SET ROLE regress_ttl_docs_owner;
 SET ttl_docs.show_expired = on;
 SET ttl_docs.clock_offset = -7200;
@@ -43,7 +44,7 @@ RESET ROLE;
 REVOKE SET ON PARAMETER ttl_docs.clock_offset FROM regress_ttl_docs_owner;
 
 --
--- show_expired: in what SELECT, COPY TO and INSERT ... SELECT read
+-- show_expired affects reads by SELECT, COPY TO and INSERT ...  SELECT
 --
 SET ttl_docs.show_expired = on;
 SELECT string_agg(id, ' ' ORDER BY id) AS superuser FROM docs;
@@ -57,19 +58,19 @@ DROP TABLE rescued;
 CREATE TABLE rescued AS SELECT id FROM docs;
 SELECT string_agg(id, ' ' ORDER BY id) AS rescued FROM rescued;
 DROP TABLE rescued;
--- Writes do not care for it: there is nothing to update or to delete,
+-- Writes ignore show_expired: an UPDATE or DELETE finds no expired document.
 UPDATE docs SET doc = '{}' WHERE id LIKE 'expired%' RETURNING id;
 DELETE FROM docs WHERE id LIKE 'expired%' RETURNING id;
 MERGE INTO docs AS t USING (VALUES ('expired')) AS s (id) ON t.id = s.id WHEN MATCHED THEN DELETE;
 WITH gone AS (DELETE FROM docs WHERE id LIKE 'expired%' RETURNING id) SELECT count(*) AS gone FROM gone;
 WITH touched AS (UPDATE docs SET id = id WHERE id LIKE 'expired%' RETURNING id) SELECT count(*) AS touched FROM touched;
--- at every level of isolation,
+-- The same at every isolation level
 BEGIN ISOLATION LEVEL REPEATABLE READ;
 WITH gone AS (DELETE FROM docs WHERE id LIKE 'expired%' RETURNING id) SELECT count(*) AS gone FROM gone;
 UPDATE docs SET doc = '{}' WHERE id LIKE 'expired%' RETURNING id;
 COMMIT;
 SELECT string_agg(id, ' ' ORDER BY id) AS all_there FROM docs;
--- and a key that an expired document holds is free.
+-- The key of an expired document is free.
 BEGIN;
 INSERT INTO docs (id, doc) VALUES ('expired', '{"new": true}') ON CONFLICT (id) DO UPDATE SET doc = '{"new": false}';
 SELECT doc FROM docs WHERE id = 'expired';
@@ -78,7 +79,7 @@ RESET ttl_docs.show_expired;
 SELECT string_agg(id, ' ' ORDER BY id) AS superuser FROM docs;
 
 --
--- row_security = off: the owner and superusers, in SELECT and COPY TO
+-- row_security = off applies to the owner and superusers, in SELECT and COPY TO
 --
 CREATE FUNCTION ids() RETURNS text LANGUAGE plpgsql AS
 $$ BEGIN RETURN (SELECT string_agg(id, ' ' ORDER BY id) FROM settings.docs); END $$;
@@ -96,7 +97,8 @@ SELECT string_agg(id, ' ' ORDER BY id) AS owner FROM docs;
 SELECT ids() AS owner;
 COPY docs (id) TO stdout;
 COPY (SELECT id FROM docs) TO stdout;
--- Not writes, nor reads that lock or that write elsewhere: no backup does that.
+-- row_security = off does not apply to writes, locking reads, or reads that write to
+-- another table.  Backups run none of these.
 SELECT id FROM docs FOR SHARE;
 UPDATE docs SET id = id RETURNING id;
 DELETE FROM docs WHERE id LIKE 'expired%' RETURNING id;
@@ -106,7 +108,7 @@ COMMIT;
 CREATE TABLE rescued (id text);
 INSERT INTO rescued SELECT id FROM docs RETURNING id;
 DROP TABLE rescued;
--- Others not, not even with the owner's rights.
+-- row_security = off does not apply to other users, even with the owner's privileges.
 SET ROLE regress_ttl_docs_other;
 SELECT string_agg(id, ' ' ORDER BY id) AS other FROM docs;
 SELECT ids() AS other, ids_of_definer() AS other_as_owner;
@@ -114,7 +116,8 @@ SELECT string_agg(id, ' ' ORDER BY id) AS view_of_owner FROM view_of_owner;
 COPY docs (id) TO stdout;
 COPY view_of_owner TO stdout;
 COPY (SELECT id FROM view_of_owner) TO stdout;
--- A SECURITY DEFINER function is no backup, even where owner calls owner.
+-- row_security = off does not apply in a SECURITY DEFINER function, even if the owner
+-- calls it.
 SET ROLE regress_ttl_docs_owner;
 SELECT ids_of_definer() AS owner_as_owner;
 RESET ROLE;
@@ -122,9 +125,8 @@ RESET row_security;
 SET ROLE regress_ttl_docs_owner;
 SELECT string_agg(id, ' ' ORDER BY id) AS as_usual FROM docs;
 
--- The other half of a backup is the restore: under row_security = off the owner
--- keeps the stamps that INSERT and COPY FROM bring.  The ttl comes from the
--- document, and has to be valid.
+-- A restore also runs under row_security = off: for the owner, INSERT and COPY FROM
+-- keep the _ts that they bring.  The ttl comes from the document and must be valid.
 SET row_security = off;
 INSERT INTO docs (id, doc, _ts, _ttl, _slot) VALUES ('restored', '{"ttl": 60}', '2001-02-03 04:05:06+00', -1, 7);
 COPY docs (id, doc, _ts) FROM stdin;
@@ -135,7 +137,7 @@ SELECT id, _ts AT TIME ZONE 'UTC' AS _ts, _ttl, _slot = ttl_docs_internal.slot(_
   FROM docs WHERE _ts < '2002-01-01' ORDER BY id;
 RESET row_security;
 SELECT string_agg(id, ' ' ORDER BY id) AS dead_on_arrival FROM docs;
--- others do not, and UPDATE always stamps
+-- For other users, and for any UPDATE, the server sets _ts.
 SET ROLE regress_ttl_docs_other;
 SET row_security = off;
 INSERT INTO docs (id, doc, _ts) VALUES ('other', '{}', '2001-02-03 04:05:06+00') RETURNING _ts > '2002-01-01' AS stamped;
@@ -144,7 +146,7 @@ UPDATE docs SET _ts = '2001-02-03 04:05:06+00' WHERE id = 'other' RETURNING _ts 
 RESET row_security;
 INSERT INTO docs (id, doc, _ts) VALUES ('owner', '{}', '2001-02-03 04:05:06+00') RETURNING _ts > '2002-01-01' AS stamped;
 
--- With row level security, both hold: its policies, and expiry.
+-- Row-level security policies and expiry both apply.
 INSERT INTO docs (id, doc) VALUES ('hidden', '{}');
 ALTER TABLE docs ENABLE ROW LEVEL SECURITY;
 CREATE POLICY not_hidden ON docs FOR SELECT USING (id <> 'hidden');

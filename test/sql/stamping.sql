@@ -1,9 +1,10 @@
--- _ts, _ttl and _slot are the server's.  Whatever a client sends for them is
--- replaced, in every kind of write; replication and a restore keep the stamps
--- that they bring; the trigger sees the row as it will be stored.
+-- The server sets _ts, _ttl and _slot.  It replaces the values that a client sends, in
+-- every kind of write.  Replication and a restore keep the _ts that they bring.  The
+-- ttl_docs trigger sees the row as it will be stored.
 \set SHOW_CONTEXT never
 
--- Is the row stamped by the clock, with the ttl of its document and its slot?
+-- Shows whether _ts comes from the clock, and whether _ttl and _slot match the
+-- document.
 CREATE FUNCTION stamped(ts timestamptz, ttl int, slot bigint, doc jsonb, since timestamptz) RETURNS text
 LANGUAGE sql AS $$
 SELECT concat_ws(' ', CASE WHEN ts > since AND ts <= clock_timestamp() THEN 'now' ELSE 'kept' END,
@@ -33,7 +34,7 @@ COPY s (doc, id, _ts) FROM stdin;
 {}	copied too	2000-01-01
 \.
 SELECT :stamp FROM s WHERE id LIKE 'copied%' ORDER BY id;
--- UPDATE: of the stamps themselves, of another column, of nothing
+-- UPDATE of the system columns themselves, of another column, and without a change
 SELECT clock_timestamp() AS since \gset
 UPDATE s SET _ts = '2000-01-01' WHERE id = 'values' RETURNING :stamp;
 UPDATE s SET _ttl = -1, _slot = NULL WHERE id = 'left out' RETURNING :stamp;
@@ -45,31 +46,31 @@ MERGE INTO s USING (VALUES ('values'), ('merged')) AS v(id) ON s.id = v.id
     WHEN MATCHED THEN UPDATE SET _ts = '2000-01-01', doc = '{"ttl": 400}'
     WHEN NOT MATCHED THEN INSERT VALUES (v.id, '{"ttl": 500}', '2000-01-01', 7, 7);
 SELECT :stamp FROM s WHERE id IN ('values', 'merged') ORDER BY id;
--- In the document, and only there, the ttl is changed and taken away.
+-- Only the ttl in the document can be changed or removed.
 UPDATE s SET doc = '{"ttl": 600}' WHERE id = 'null' RETURNING :stamp;
 UPDATE s SET doc = doc - 'ttl' WHERE id = 'null' RETURNING :stamp;
 UPDATE s SET doc = '{"ttl": null}' WHERE id = 'values' RETURNING :stamp;
 
--- The clock of the moment: it goes on within a transaction.
+-- _ts is the current clock, which advances within a transaction.
 BEGIN;
 INSERT INTO s VALUES ('t1', '{}');
 INSERT INTO s VALUES ('t2', '{}');
 SELECT count(DISTINCT _ts) = 2 AS each_its_own, min(_ts) > now() AS after_begin,
        bool_or(extract(microseconds FROM _ts)::int % 1000 <> 0) AS microseconds FROM s WHERE id LIKE 't_';
 COMMIT;
--- clock_offset moves it
+-- clock_offset shifts _ts.
 SET ttl_docs.clock_offset = 100000;
 INSERT INTO s VALUES ('ahead', '{}') RETURNING _ts > clock_timestamp() + interval '99000 s' AS ahead;
 RESET ttl_docs.clock_offset;
--- also while TTL is off
+-- The same while TTL is off
 SELECT ttl_docs.set_default_ttl('s', NULL);
 INSERT INTO s VALUES ('off', '{"ttl": 100}', '2000-01-01', 7, 7) RETURNING :stamp;
 INSERT INTO s VALUES ('off, bad', '{"ttl": "x"}', '2000-01-01', 7, 7) RETURNING id, _ttl;
 DELETE FROM s WHERE id = 'off, bad';
 SELECT ttl_docs.set_default_ttl('s', 1000);
 
--- Ours fires last: what the user's triggers do to the row is seen, what they
--- do to the stamps is not kept.
+-- The ttl_docs trigger fires last.  It sees the changes of the user's triggers to the
+-- row, and replaces their changes to the system columns.
 CREATE FUNCTION meddle() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     NEW._ts := '2000-01-01';
@@ -89,7 +90,7 @@ UPDATE s SET id = id WHERE id = 'meddled';
 DROP TRIGGER zzz_ttl_do ON s;
 DROP FUNCTION meddle();
 
--- What is computed from the row sees the stamps.
+-- Generated columns and constraints use the values that the server sets.
 ALTER TABLE s ADD COLUMN twice int GENERATED ALWAYS AS (_ttl * 2) STORED;
 ALTER TABLE s ADD CONSTRAINT not_short CHECK (coalesce(_ttl, -1) <> 50);
 INSERT INTO s VALUES ('generated', '{"ttl": 150}') RETURNING twice;
@@ -100,13 +101,13 @@ INSERT INTO s VALUES ('checked', '{"ttl": 50}');
 \echo :SQLSTATE
 ALTER TABLE s DROP COLUMN twice, DROP CONSTRAINT not_short;
 
--- A document that is stored out of line, and left alone.
+-- A document that is stored out of line and not changed
 INSERT INTO s SELECT 'big', jsonb_build_object('ttl', 123, 'x', string_agg(md5(g::text), '')) FROM generate_series(1, 2000) AS g;
 SELECT clock_timestamp() AS since \gset
 UPDATE s SET id = 'big 2' WHERE id = 'big' RETURNING :stamp;
 UPDATE s SET doc = doc || '{"ttl": 124}' WHERE id = 'big 2' RETURNING :stamp;
 
--- A row that moves to another partition is written, once.
+-- A row that moves to another partition is written once.
 CREATE TABLE p (id int, doc jsonb) PARTITION BY RANGE (id);
 CREATE TABLE p1 PARTITION OF p FOR VALUES FROM (0) TO (10);
 CREATE TABLE p2 (doc jsonb, id int);
@@ -119,7 +120,7 @@ SELECT tableoid::regclass, :stamp FROM p;
 DROP TABLE p;
 
 --
--- Replication keeps stamp and ttl; the slot follows
+-- Replication keeps _ts and _ttl; _slot is computed
 --
 SELECT clock_timestamp() AS since \gset
 SET session_replication_role = replica;
@@ -132,7 +133,8 @@ UPDATE s SET doc = '{"ttl": 100, "v": 2}', _ts = now() - interval '40 s' WHERE i
 COPY s FROM stdin;
 replicated by copy	{"ttl": 2000000000}	2000-01-01	2000000000	7
 \.
--- whoever brings no ttl, but a document that has one, means that; a wrong one must not stop replication
+-- If replication sends no _ttl, the ttl of the document counts.  An invalid ttl must
+-- not stop replication.
 INSERT INTO s (id, doc) VALUES ('ttl of its own', '{"ttl": 100}'), ('none', '{}'), ('wrong', '{"ttl": 0}')
     RETURNING id, _ttl;
 UPDATE s SET doc = '{"ttl": 200}' WHERE id = 'none' RETURNING id, _ttl;
@@ -147,8 +149,9 @@ SELECT :stamp FROM s WHERE id LIKE 'replicated%' OR id LIKE '%infinite' OR id = 
 SET ttl_docs.clock_offset = 70;
 SELECT count(*) FROM s WHERE id = 'replicated';
 RESET ttl_docs.clock_offset;
--- An UPDATE that leaves _ts as it was: a person's keeps it; that of a replication system comes
--- from a publisher that does not send _ts, and renews the document
+-- An UPDATE does not change _ts.  In a user's session, the row keeps _ts.  From a
+-- replication origin, the publisher does not send _ts, so the UPDATE renews the
+-- document.
 SET session_replication_role = replica;
 INSERT INTO s VALUES ('touched', '{}', now() - interval '50 s', NULL, NULL), ('changed', '{"ttl": 100}', now() - interval '50 s', 100, NULL);
 SELECT clock_timestamp() AS since \gset
@@ -157,21 +160,21 @@ SELECT pg_replication_origin_create('regress_ttl_docs') > 0 AS created;
 SELECT pg_replication_origin_session_setup('regress_ttl_docs');
 UPDATE s SET doc = doc WHERE id = 'touched' RETURNING :stamp;
 UPDATE s SET doc = '{"ttl": 300}' WHERE id = 'changed' RETURNING :stamp;
--- where _ts comes, it is kept, also if the other columns do not come
+-- If replication sends _ts, it is kept, even if the other system columns are not sent.
 UPDATE s SET doc = '{"ttl": 200}', _ts = now() - interval '40 s' WHERE id = 'changed' RETURNING :stamp;
 UPDATE s SET _ts = now() - interval '500 s' WHERE id = 'touched' RETURNING :stamp;
 SELECT pg_replication_origin_session_reset();
 SELECT pg_replication_origin_drop('regress_ttl_docs');
 RESET session_replication_role;
 DELETE FROM s WHERE id IN ('touched', 'changed');
--- local is as origin
+-- The setting "local" works like "origin".
 SET session_replication_role = local;
 INSERT INTO s VALUES ('local', '{}', '2000-01-01', 7, 7) RETURNING :stamp;
 RESET session_replication_role;
 
 --
--- A restore (the owner or a superuser, under row_security = off) keeps the
--- stamp; the ttl comes from the document and has to be valid
+-- A restore by the owner or a superuser, under row_security = off, keeps _ts; the ttl
+-- comes from the document and must be valid
 --
 SET row_security = off;
 INSERT INTO s VALUES ('restored', '{"ttl": 100}', now() - interval '50 s', 7, 7) RETURNING :stamp;
@@ -182,12 +185,12 @@ restored dead	{}	2000-01-01	7	7
 INSERT INTO s VALUES ('restored bad', '{"ttl": 0}', now(), NULL, NULL);
 \echo :SQLSTATE
 INSERT INTO s (id, doc) VALUES ('restored, no stamp', '{}') RETURNING :stamp;
--- a write that is no restore is stamped
+-- Other writes set _ts.
 UPDATE s SET _ts = '2000-01-01' WHERE id = 'restored' RETURNING :stamp;
 RESET row_security;
 SELECT :stamp FROM s WHERE id LIKE 'restored%' ORDER BY id;
 
--- Not for others, and not in a function that runs with somebody's rights.
+-- The same for other users, and in a SECURITY DEFINER function
 CREATE ROLE regress_ttl_writer;
 CREATE ROLE regress_ttl_owner;
 GRANT ALL ON s TO regress_ttl_writer;
@@ -210,7 +213,7 @@ DROP FUNCTION definer();
 DROP TABLE s;
 DROP ROLE regress_ttl_writer, regress_ttl_owner;
 
--- A clock behind a floor: what is written must not be dead when it is born.
+-- The clock is behind a floor: a new document must not be expired when it is written.
 SELECT ttl_docs.create_collection('f', 100);
 SET ttl_docs.clock_offset = 1000;
 INSERT INTO f VALUES ('a', '{}'), ('b', '{"ttl": 50}');
@@ -224,8 +227,8 @@ UPDATE f SET doc = doc || '{"again": true}' RETURNING id;
 SELECT id, doc FROM f ORDER BY id;
 DROP TABLE f;
 
--- Writes are judged at the clock: a document that expires between the snapshot
--- and the write (by a trigger that makes time pass) is a row that was deleted.
+-- Writes use the clock.  A document that expires between the snapshot and the write
+-- counts as deleted.  Here a trigger moves the clock in between.
 SELECT ttl_docs.create_collection('j', 1000);
 INSERT INTO j VALUES ('a', '{"ttl": 100}');
 CREATE FUNCTION pass_time() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -253,7 +256,7 @@ BEGIN ISOLATION LEVEL SERIALIZABLE;
 DELETE FROM j RETURNING id;
 \echo :SQLSTATE
 ROLLBACK;
--- in a function that an upsert calls, a plain UPDATE is a plain UPDATE
+-- A plain UPDATE in a function that an upsert calls is still a plain UPDATE.
 CREATE FUNCTION late_update() RETURNS jsonb LANGUAGE plpgsql AS
     $$ BEGIN UPDATE j SET doc = '{"v": 2}' WHERE id = 'a'; RETURN jsonb_build_object('found', FOUND); END $$;
 INSERT INTO j VALUES ('b', late_update()) ON CONFLICT (id) DO UPDATE SET doc = '{"v": 2}' RETURNING id, doc;
@@ -261,7 +264,7 @@ SELECT id, doc FROM j ORDER BY id;
 DROP TABLE j;
 DROP FUNCTION pass_time(), late_update();
 
--- The trigger function is the trigger of collections, and nothing else.
+-- The trigger function works only as the trigger of a collection.
 SELECT ttl_docs_internal.write_document();
 \echo :SQLSTATE
 CREATE TABLE plain (id int);

@@ -1,10 +1,10 @@
 --
--- Which values a DefaultTTL and a document's ttl can have, and that every other
--- one is refused with a message that shows it, SQLSTATE 22023, and no change.
+-- Valid values of the DefaultTTL and of a document's ttl.  Every other value is refused
+-- with a message that shows it and SQLSTATE 22023, and changes nothing.
 --
 
--- DefaultTTL: NULL, -1 or 1..2147483647.  What type integer cannot hold does
--- not reach us.
+-- DefaultTTL: NULL, -1 or 1..2147483647.  PostgreSQL refuses values outside the range
+-- of type integer.
 SELECT ttl_docs.create_collection('ttl_values', 2147483647);
 SELECT ttl_docs.set_default_ttl('ttl_values', 0);
 \echo :SQLSTATE
@@ -30,7 +30,7 @@ SELECT * FROM ttl_docs.preview('ttl_values', 0);
 SELECT ttl_docs.set_default_ttl('ttl_values', 1);
 SELECT ttl_docs.get_default_ttl('ttl_values') AS smallest;
 
--- One error in full, the others in a table.
+-- One complete error; a table lists the others.
 SELECT ttl_docs.set_default_ttl('ttl_values', -1);
 INSERT INTO ttl_values (id, doc) VALUES ('bad', '{"ttl": "60"}');
 \echo :SQLSTATE
@@ -44,30 +44,30 @@ EXCEPTION WHEN OTHERS THEN
 END $$;
 CREATE TABLE ttl_candidates (no int GENERATED ALWAYS AS IDENTITY, ttl jsonb);
 INSERT INTO ttl_candidates (ttl) VALUES
-	-- an integer from 1 to 2147483647, however it is written, or -1, or null
+	-- Valid: an integer from 1 to 2147483647 in any notation, -1, or null
 	('1'), ('60'), ('60.0'), ('60.000'), ('1e2'), ('2147483647'), ('2147483647.0'), ('-1'), ('-1.0'), ('null'),
-	-- numbers that are not
+	-- Invalid numbers
 	('0'), ('0.0'), ('-0'), ('-2'), ('1.5'), ('0.9'), ('-1.5'), ('-0.5'), ('60.0000001'), ('2147483646.5'),
 	('2147483647.4'), ('2147483648'), ('-2147483648'), ('-2147483649'), ('4294967297'), ('4294967295'),
 	('9223372036854775807'), ('18446744073709551617'), ('1e20'), ('1e-20'), ('-1e300'),
 	('123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890'),
-	-- and what is no number at all
+	-- Not numbers
 	('"60"'), ('""'), ('"-1"'), ('"never"'), ('true'), ('false'), ('[]'), ('[60]'), ('{}'), ('{"ttl": 60}'),
-	-- a long value is cut
+	-- Long values, which the message truncates
 	(to_jsonb(repeat('x', 100))), (to_jsonb(repeat('x', 62) || chr(223) || repeat('x', 10))),
 	(to_jsonb(array_fill(7, ARRAY[40])));
 SELECT CASE WHEN length(ttl::text) > 40 THEN left(ttl::text, 37) || '...' ELSE ttl::text END AS ttl,
        attempt('INSERT INTO ttl_values (doc) VALUES (jsonb_build_object(''ttl'', $1))', ttl) AS "insert"
   FROM ttl_candidates ORDER BY no;
--- (psql would hide half a character)
+-- psql would not show half a character.
 SELECT attempt('INSERT INTO ttl_values (doc) VALUES (jsonb_build_object(''ttl'', $1))', ttl) LIKE '%xxxx...' AS cut_between_characters
   FROM ttl_candidates WHERE ttl::text LIKE '%' || chr(223) || '%';
--- (with those of a second that are over by now, if this is a slow machine)
+-- On a slow machine, a document with a ttl of one second may have expired already.
 SET ttl_docs.show_expired = on;
 SELECT doc ->> 'ttl' AS ttl, _ttl FROM ttl_values ORDER BY _ttl, (doc ->> 'ttl') COLLATE "C";
 RESET ttl_docs.show_expired;
 
--- UPDATE, upsert, MERGE and COPY accept and refuse the same.
+-- UPDATE, upsert, MERGE and COPY accept and refuse the same values.
 TRUNCATE ttl_values;
 INSERT INTO ttl_values (id, doc) VALUES ('a', '{"ttl": 500, "n": 1}');
 SELECT attempt('UPDATE ttl_values SET doc = jsonb_build_object(''ttl'', $1) WHERE id = ''a''', ttl) AS "update",
@@ -81,10 +81,11 @@ COPY ttl_values (id, doc) FROM stdin;
 b	{"ttl": 600}
 c	{"ttl": 0}
 \.
--- Of several rows one that is bad keeps all of them out.
+-- One invalid row prevents the insert of all rows.
 INSERT INTO ttl_values (id, doc) VALUES ('b', '{"ttl": 600}'), ('c', '{"ttl": -2}'), ('d', '{}');
 SELECT id, doc, _ttl FROM ttl_values ORDER BY id;
--- A trigger of the user's fires before ours, so what it makes of a document is judged.
+-- A user's trigger fires before the ttl_docs trigger, so its changes to the document
+-- are checked.
 CREATE FUNCTION spoil() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
 	NEW.doc := NEW.doc || '{"ttl": 0}';
@@ -96,8 +97,8 @@ UPDATE ttl_values SET id = 'b' WHERE id = 'a';
 DROP TRIGGER spoil ON ttl_values;
 DROP FUNCTION spoil();
 
--- Only the property at the top counts, in an object, under that very name.  Of
--- a name given twice jsonb keeps the last.
+-- Only a top-level property of an object with exactly this name counts.  For a
+-- duplicate name, jsonb keeps the last value.
 TRUNCATE ttl_values;
 INSERT INTO ttl_values (id, doc) VALUES
 	('array', '[{"ttl": 0}]'), ('case', '{"TTL": 0, "Ttl": 0}'), ('name', '["ttl"]'), ('nested', '{"a": {"ttl": 0}}'),
@@ -106,7 +107,7 @@ INSERT INTO ttl_values (id, doc) VALUES
 SELECT id, _ttl FROM ttl_values ORDER BY id;
 UPDATE ttl_values SET doc = jsonb_set('{"a": {}}', '{a,ttl}', '0') WHERE id = 'nested';
 SELECT id, doc, _ttl FROM ttl_values WHERE id = 'nested';
--- A table of the user's may have documents that are NULL.
+-- An adopted table may have NULL documents.
 CREATE TABLE ttl_null (id int PRIMARY KEY, body jsonb);
 SELECT ttl_docs.adopt('ttl_null', 3600);
 INSERT INTO ttl_null (id) VALUES (1);
@@ -115,7 +116,7 @@ UPDATE ttl_null SET body = NULL WHERE id = 2;
 SELECT id, body, _ttl FROM ttl_null ORDER BY id;
 DROP TABLE ttl_null;
 
--- A document that is kept out of line, or compressed, has its ttl like any other.
+-- The ttl also works in documents that are compressed or stored out of line.
 TRUNCATE ttl_values;
 INSERT INTO ttl_values (id, doc) VALUES
 	('compressed', jsonb_build_object('ttl', 600, 'a', repeat('x', 100000))),
@@ -127,19 +128,20 @@ SELECT id, _ttl FROM ttl_values ORDER BY id;
 UPDATE ttl_values SET doc = doc || '{"ttl": "x"}';
 UPDATE ttl_values SET doc = doc - 'ttl', id = left(id, -1);
 SELECT id, _ttl FROM ttl_values ORDER BY id;
--- document_ttl() for those who mend documents: NULL inherits, 0 is not valid.
+-- document_ttl() helps to find invalid documents: NULL means inherited, 0 means
+-- invalid.
 SELECT no, ttl_docs.document_ttl(jsonb_build_object('ttl', ttl)) AS document_ttl
   FROM ttl_candidates WHERE no IN (1, 3, 5, 6, 8, 10, 11, 15, 22, 33, 37, 39, 41) ORDER BY no;
 SELECT ttl_docs.document_ttl('[]') IS NULL AS array, ttl_docs.document_ttl(NULL) IS NULL AS "null";
 
--- Off, any value is accepted.
+-- While TTL is off, any value is accepted.
 TRUNCATE ttl_values;
 SELECT ttl_docs.set_default_ttl('ttl_values', NULL);
 INSERT INTO ttl_values (id, doc) SELECT no, jsonb_build_object('ttl', ttl) FROM ttl_candidates;
 UPDATE ttl_values SET doc = doc || '{"a": 1}';
 SELECT count(*), count(*) FILTER (WHERE _ttl = 0) AS not_valid FROM ttl_values;
--- On is refused as long as they are there, says how many and shows one, and
--- changes nothing.
+-- TTL cannot be turned on while invalid values exist.  The error gives their number and
+-- shows one, and nothing changes.
 DELETE FROM ttl_values WHERE _ttl = 0 AND doc -> 'ttl' NOT IN ('0', '1.5', '"60"');
 DELETE FROM ttl_values WHERE doc -> 'ttl' = '0' AND id <> '11';
 SELECT id, doc -> 'ttl' AS ttl FROM ttl_values WHERE _ttl = 0 ORDER BY id;
@@ -154,13 +156,13 @@ SELECT ttl_docs.set_default_ttl('ttl_values', 3600);
 UPDATE ttl_values SET doc = doc - 'ttl' WHERE ttl_docs.document_ttl(doc) = 0;
 SELECT ttl_docs.set_default_ttl('ttl_values', 3600);
 SELECT default_ttl, mode FROM ttl_docs.collections WHERE collection = 'ttl_values'::regclass;
--- One that was rolled back does not count.
+-- An invalid document that was rolled back does not count.
 SELECT ttl_docs.set_default_ttl('ttl_values', NULL);
 BEGIN;
 INSERT INTO ttl_values (doc) VALUES ('{"ttl": 0}');
 ROLLBACK;
 SELECT ttl_docs.set_default_ttl('ttl_values', -1);
--- adopt() looks at the documents that are there in the same way.
+-- adopt() checks existing documents in the same way.
 CREATE TABLE ttl_adopt (doc jsonb);
 INSERT INTO ttl_adopt VALUES ('{}'), ('{"ttl": 1.5}'), ('{"ttl": 60}');
 SELECT ttl_docs.adopt('ttl_adopt', 3600);
@@ -173,8 +175,8 @@ DROP TABLE ttl_values, ttl_candidates;
 DROP FUNCTION attempt;
 
 --
--- Arithmetic in 64 bits.  The largest ttl, both ways, does not wrap, and
--- neither do times at the ends of what a timestamp can be.
+-- Arithmetic in 64 bits.  Neither the largest ttl, own or inherited, nor the first and
+-- last possible timestamps overflow.
 --
 SELECT ttl_docs.create_collection('ttl_large', 2147483647);
 INSERT INTO ttl_large (id, doc) VALUES ('inherits', '{}'), ('own', '{"ttl": 2147483647}');
@@ -195,7 +197,7 @@ INSERT INTO ttl_large (id, doc, _ts, _ttl) VALUES
 	('last', '{}', '294276-12-31', NULL), ('lastown', '{"ttl": 2147483647}', '294276-12-31', 2147483647),
 	('minus', '{}', '-infinity', NULL), ('minusown', '{"ttl": 1}', '-infinity', 1);
 RESET session_replication_role;
--- (a stamp that is not finite is no time that could be over)
+-- A document with an infinite _ts never expires.
 SELECT id, ttl_docs.expires_at('ttl_large', _ts, _ttl) AS expires, _slot IS NULL AS not_indexed
   FROM ttl_large ORDER BY id;
 SELECT extract(year FROM ttl_docs.expires_at('ttl_large', '4713-01-01 BC', 1)) AS year,

@@ -1,5 +1,5 @@
--- A row that is sent straight to the wrong partition of a collection: the same error
--- as for a plain table, by every way in.
+-- A row sent directly to the wrong partition of a collection gets the same error as for
+-- a plain table, with every kind of write.
 \set SHOW_CONTEXT never
 CREATE SCHEMA wrong_partition;
 SET search_path = wrong_partition;
@@ -18,7 +18,7 @@ END $$;
 SELECT make_partitions('plain'), make_partitions('docs');
 SELECT ttl_docs.adopt('docs', 3600);
 
--- What a command says of a plain table and of a collection
+-- Runs a command, and returns its error or its number of rows.
 CREATE FUNCTION says(command text) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
 	state text;
@@ -58,17 +58,17 @@ INSERT INTO commands (command) VALUES
 CREATE TABLE answers AS
 	SELECT n, says(format(command, 'plain')) AS plain, says(format(command, 'docs')) AS docs FROM commands ORDER BY n;
 SELECT n, docs FROM answers ORDER BY n;
--- the same, but for the system columns of the failing row
+-- The errors are the same, except for the system columns of the failing row.
 SELECT n, plain, docs FROM answers
 	WHERE replace(plain, 'plain', 'docs') <> regexp_replace(docs, ', \.\.\.$', ').') ORDER BY n;
 
--- a NULL that is sent for _ts does not matter, nor does a wrong ttl
+-- Neither a NULL _ts nor an invalid ttl matters.
 SELECT says('INSERT INTO docs_1 (id, doc, _ts) VALUES (150, ''{"ttl": 0}'', NULL)');
--- as replication writes
+-- The same in replica role
 SET session_replication_role = replica;
 SELECT says('INSERT INTO docs_1 VALUES (150, ''{}'')');
 RESET session_replication_role;
--- who may not read the table is not shown its rows
+-- A user who may not read the table does not see its rows in the error.
 CREATE ROLE wrong_partition_writer;
 GRANT USAGE ON SCHEMA wrong_partition TO wrong_partition_writer;
 GRANT INSERT ON docs_1 TO wrong_partition_writer;
@@ -76,7 +76,7 @@ SET ROLE wrong_partition_writer;
 INSERT INTO wrong_partition.docs_1 (id, doc) VALUES (150, '{"secret": 1}');
 RESET ROLE;
 
--- A trigger that really moves the row is told so.
+-- If a trigger does move the row, the error says so.
 CREATE FUNCTION move() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN NEW.id := 150; RETURN NEW; END $$;
 CREATE TRIGGER move BEFORE INSERT ON docs FOR EACH ROW EXECUTE FUNCTION move();
 SELECT says('INSERT INTO docs_1 VALUES (50, ''{}'')');

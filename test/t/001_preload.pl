@@ -1,12 +1,14 @@
-# A server that does not preload the library must not work with collections:
-# its sessions would show expired documents.
+# A server that does not preload the library must refuse to work with collections: its sessions would
+# show expired documents.
 
 use strict;
 use warnings;
 
+use lib 'test/perl';
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
+use TtlServer;
 
 my $hint = qr/shared_preload_libraries = 'ttl_docs'/;
 
@@ -16,14 +18,14 @@ $node->start;
 
 my ($ret, $stdout, $stderr) =
   $node->psql('postgres', 'CREATE EXTENSION ttl_docs');
-isnt($ret, 0, 'CREATE EXTENSION is refused without the preloaded library');
-like($stderr, qr/must be loaded by shared_preload_libraries/, 'and says why');
-like($stderr, $hint, 'and gives the line to add');
-like($stderr, qr/'citus, ttl_docs'/, 'and the order beside Citus, which insists on being first');
+isnt($ret, 0, 'CREATE EXTENSION fails if the library is not preloaded');
+like($stderr, qr/must be loaded by shared_preload_libraries/, 'the error gives the reason');
+like($stderr, $hint, 'the hint has the line to add');
+like($stderr, qr/'citus, ttl_docs'/, 'the hint has the order with Citus, which has to be first');
 is( $node->safe_psql(
 		'postgres', "SELECT count(*) FROM pg_namespace WHERE nspname = 'ttl_docs'"),
 	'0',
-	'nothing is left of it');
+	'the failed CREATE EXTENSION leaves nothing behind');
 
 $node->append_conf('postgresql.conf', "shared_preload_libraries = 'ttl_docs'");
 $node->restart;
@@ -34,28 +36,28 @@ $node->safe_psql(
 	INSERT INTO sessions (id, doc) VALUES ('a', '{}');
 });
 
-# A dump that is restored on a server without the library: its tables are plain, and show
-# what has expired.  The first hint says so.
+# A dump is restored on a server without the library: its collections become plain tables, and
+# expired documents are visible.  The hint warns of this.
 $node->safe_psql(
 	'postgres', q{
 	SET ttl_docs.clock_offset = -100;
 	INSERT INTO sessions (id, doc) VALUES ('expired', '{}');
 });
 is($node->safe_psql('postgres', 'SELECT id FROM sessions'), 'a', 'a document has expired');
-$node->command_ok([ 'pg_dump', '-Fc', '-f', $node->basedir . '/a.dump', $node->connstr('postgres') ], 'a dump');
+$node->command_ok([ 'pg_dump', '-Fc', '-f', $node->basedir . '/a.dump', $node->connstr('postgres') ], 'pg_dump succeeds');
 my $other = PostgreSQL::Test::Cluster->new('other');
 $other->init;
 $other->start;
 $other->command_fails_like(
 	[ 'pg_restore', '-d', $other->connstr('postgres'), $node->basedir . '/a.dump' ],
 	qr/HINT: .*'ttl_docs'.* Do this before you restore a dump: .* plain tables, whose expired documents show\./,
-	'a restore without the library says what will show');
+	'a restore without the library warns of expired documents');
 is($other->safe_psql('postgres', 'SELECT id FROM sessions ORDER BY id'),
-	"a\nexpired", 'and so it is');
+	"a\nexpired", 'expired documents are visible after such a restore');
 $other->stop;
 $node->safe_psql('postgres', q{CALL ttl_docs.purge()});
 
-# Somebody takes the line out again.
+# The line is removed again.
 $node->append_conf('postgresql.conf', "shared_preload_libraries = ''");
 $node->restart;
 for my $call (
@@ -78,34 +80,32 @@ for my $call (
 	"UPDATE sessions SET doc = '{}'",
 	"DELETE FROM sessions")
 {
-	($ret, $stdout, $stderr) = $node->psql('postgres', $call);
-	like($stderr, $hint, "refused with the line to add: $call");
+	like(error_of($node, 'postgres', $call), $hint, "refused, with the line to add: $call");
 }
 
-# What works says so: the view, also to users, and LOAD.  Settings that were left in the
-# configuration do not make it believe that the library is there.
-$node->append_conf('postgresql.conf', "ttl_docs.purge = on");
-$node->reload;
+# The view of collections and LOAD work, and report that the library is not loaded.  Settings in the
+# configuration do not count as a sign of the library.
+reload_with($node, 'ttl_docs.purge = on');
 my $collections = q{SELECT collection, mode, hint FROM ttl_docs.collections};
 my $not_loaded = qr/^sessions\|on\|The library is not loaded, so expired documents are visible.*shared_preload_libraries/;
 like($node->safe_psql('postgres', $collections), $not_loaded, 'the view of collections has a hint');
 $node->safe_psql('postgres', 'CREATE ROLE reader');
-like($node->safe_psql('postgres', "SET ROLE reader; $collections"), $not_loaded, 'also for ordinary users');
+like($node->safe_psql('postgres', "SET ROLE reader; $collections"), $not_loaded, 'ordinary users see the hint, too');
 ($ret, $stdout, $stderr) = $node->psql('postgres', "LOAD 'ttl_docs'; $collections");
-like($stderr, qr/WARNING:  ttl_docs has no effect.*HINT:  Add ttl_docs to shared_preload_libraries/s, 'LOAD warns');
-like($stdout, $not_loaded, 'and changes nothing');
+like($stderr, qr/WARNING:  ttl_docs has no effect.*HINT:  Add ttl_docs to shared_preload_libraries/s, 'LOAD warns that ttl_docs has no effect');
+like($stdout, $not_loaded, 'the view has the hint after LOAD, too');
 
-# And back: nothing was lost.
+# With the library back, everything is there.
 $node->append_conf('postgresql.conf', "shared_preload_libraries = 'ttl_docs'");
 $node->restart;
 is($node->safe_psql('postgres', 'SELECT id FROM sessions'),
 	'a', 'the collection works again');
-is($node->safe_psql('postgres', $collections), 'sessions|on|', 'the hint is gone');
-is($node->safe_psql('postgres', "SET ROLE reader; $collections"), 'sessions|on|', 'also for ordinary users');
+is($node->safe_psql('postgres', $collections), 'sessions|on|', 'the view has no hint then');
+is($node->safe_psql('postgres', "SET ROLE reader; $collections"), 'sessions|on|', 'ordinary users see no hint then');
 
-# Beside a library that takes part in commands: whatever the order, it is told of a
-# COPY; but many rows at a time are copied only if ttl_docs comes before that library.
-if ($node->safe_psql('postgres', "SELECT count(*) FROM pg_available_extensions WHERE name = 'pg_stat_statements'"))
+# Another library has a hook for utility commands.  It sees a COPY in either order of libraries.  But
+# COPY handles many rows at a time only if ttl_docs comes before the other library.
+if (has_extension($node, 'pg_stat_statements'))
 {
 	for my $order ([ 'ttl_docs, pg_stat_statements', 'no' ], [ 'pg_stat_statements, ttl_docs', 'every' ])
 	{
@@ -127,7 +127,7 @@ if ($node->safe_psql('postgres', "SELECT count(*) FROM pg_available_extensions W
 				SELECT 1 FROM pg_stat_statements_reset();
 			}),
 			join("\n", 2, 2, $row eq 'no' ? 0 : 2, 1),
-			"$libraries: COPY is counted, and the trigger fires for $row row");
+			"$libraries: pg_stat_statements counts COPY, and the trigger fires for $row row");
 	}
 }
 $node->stop;

@@ -1,27 +1,26 @@
-# Backups: complete, with the dead, who stay dead when they are restored.
+# Backups are complete: they have the expired documents, which stay expired after a restore.
 #
-# pg_dump writes under row_security = off, so it sees every row on disk.  The
-# label travels with the table, floors included, and the stamps with the rows,
-# also when a restore goes through the trigger (data only).
+# pg_dump reads under row_security = off, so it sees every row on disk.  The dump has the label of the
+# table, with its floors, and the stamps of the rows.  The stamps are kept even if a restore fires
+# the trigger (data only).
 
 use strict;
 use warnings;
 
+use lib 'test/perl';
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
+use TtlServer;
 
-my $node = PostgreSQL::Test::Cluster->new('main');
-$node->init;
-$node->append_conf('postgresql.conf', "shared_preload_libraries = 'ttl_docs'");
-$node->start;
+my $node = start_server('main', '');
 my $dir = PostgreSQL::Test::Utils::tempdir();
 
-# In "source", an hour ago:
-# - sessions: 'old' dead by its age, 'short' dead by its own ttl, 'new' live;
-# - raised: 'dead' expired under a DefaultTTL that has been raised since;
-# - parents/children: a live child of an expired parent, and an expired child
-#   whose parent is gone;
+# The database "source", an hour ago:
+# - sessions: 'old' has expired by the DefaultTTL, 'short' by its own ttl, 'new' is live;
+# - raised: 'dead' expired before the DefaultTTL was raised;
+# - parents, children: a live child of an expired parent, and an expired child whose parent was
+#   deleted;
 # - parts: a partitioned collection.
 $node->safe_psql(
 	'postgres', q{
@@ -51,7 +50,7 @@ $node->safe_psql(
 	INSERT INTO sessions (id, doc) VALUES ('new', '{"a": 1}');
 	INSERT INTO parts VALUES (3, '{}');
 	SELECT ttl_docs.set_default_ttl('raised', 86400);
-	-- the expired child does not keep its parent
+	-- an expired child does not prevent the DELETE of its parent
 	SET ttl_docs.clock_offset = '-1h';
 	DELETE FROM children WHERE id = 1;
 	INSERT INTO children VALUES (1, 'gone', '{"ttl": 10}');
@@ -88,34 +87,30 @@ is( $live,
 		'sessions|new|{"a": 1}',
 		'children|2',
 		'parts|2', 'parts|3'),
-	'what is live before');
-is(scalar(split(/\n/, $disk)), 10, 'what is on disk before');
+	'the expected documents are live before the dump');
+is(scalar(split(/\n/, $disk)), 10, 'the expired documents are on disk before the dump');
 
+# A restored database is like the source, and its purge is held.  Counts as three tests.
 sub check
 {
 	my ($database, $how) = @_;
-	is($node->safe_psql($database, $everything), $live, "$how: the same is live");
+	is($node->safe_psql($database, $everything), $live, "$how: the same documents are live");
 	is($node->safe_psql($database, $on_disk), $disk,
-		"$how: rows and stamps are as they were");
+		"$how: rows and stamps are the same");
 	is($node->safe_psql($database, q{SELECT bool_and('restored' = ANY (holds)) FROM ttl_docs.collections}),
 		't', "$how: the purge is held");
 	return;
 }
 
-# Plain, as one script, also with INSERTs
+# A script, also with INSERTs
 for my $option ('--no-comments', '--inserts')
 {
 	(my $database = "plain$option") =~ s/-//g;
 	$node->safe_psql('postgres', "CREATE DATABASE $database");
 	$node->command_ok(
 		[ 'pg_dump', '-f', "$dir/$database.sql", $option, $node->connstr('source') ],
-		"pg_dump $option");
-	$node->command_ok(
-		[
-			'psql', '-X', '-q', '-v', 'ON_ERROR_STOP=1',
-			'-f', "$dir/$database.sql", $node->connstr($database)
-		],
-		"restored $option");
+		"pg_dump $option succeeds");
+	run_script_ok($node, "$dir/$database.sql", $database, "restore after pg_dump $option succeeds");
 	check($database, "plain $option");
 }
 
@@ -123,13 +118,13 @@ for my $option ('--no-comments', '--inserts')
 $node->safe_psql('postgres', 'CREATE DATABASE custom');
 $node->command_ok(
 	[ 'pg_dump', '-Fc', '-f', "$dir/custom.dump", $node->connstr('source') ],
-	'pg_dump -Fc');
+	'pg_dump -Fc succeeds');
 $node->command_ok(
 	[ 'pg_restore', '-j', '2', '-e', '-d', $node->connstr('custom'), "$dir/custom.dump" ],
-	'pg_restore -j');
+	'pg_restore -j succeeds');
 check('custom', 'custom');
 
-# Data only, through the triggers, with and without DISABLE TRIGGER ALL
+# Data only, with and without DISABLE TRIGGER ALL
 for my $option ([], ['--disable-triggers'])
 {
 	my $database = @$option ? 'data_disabled' : 'data';
@@ -139,25 +134,25 @@ for my $option ([], ['--disable-triggers'])
 			'pg_restore', '-e', '--schema-only', '-d',
 			$node->connstr($database), "$dir/custom.dump"
 		],
-		"$database: schema");
-	# an expired parent would fail the children's foreign key
+		"$database: restore of the schema succeeds");
+	# the foreign key would refuse children of an expired parent
 	$node->safe_psql($database, 'ALTER TABLE children DROP CONSTRAINT children_parent_fkey');
 	$node->command_ok(
 		[
 			'pg_restore', '-e', '--data-only', @$option, '-d',
 			$node->connstr($database), "$dir/custom.dump"
 		],
-		"$database: data");
+		"$database: restore of the data succeeds");
 	check($database, $database);
 	is( $node->safe_psql(
 			$database,
 			q{SELECT count(*) FROM pg_trigger
 			   WHERE tgname = 'zzz_ttl_docs' AND tgenabled <> 'A'}),
 		'0',
-		"$database: the triggers are as they were");
+		"$database: the triggers are enabled as before");
 }
 
-# One table alone, and without its label
+# A dump of one table, and one without its label
 for my $option ([], ['--no-security-labels'])
 {
 	my $database = @$option ? 'unlabelled' : 'single';
@@ -168,26 +163,21 @@ for my $option ([], ['--no-security-labels'])
 			'pg_dump', '-t', 'sessions', @$option, '-f',
 			"$dir/$database.sql", $node->connstr('source')
 		],
-		"$database: pg_dump -t");
-	$node->command_ok(
-		[
-			'psql', '-X', '-q', '-v', 'ON_ERROR_STOP=1',
-			'-f', "$dir/$database.sql", $node->connstr($database)
-		],
-		"$database: restored");
+		"$database: pg_dump -t succeeds");
+	run_script_ok($node, "$dir/$database.sql", $database, "$database: restore succeeds");
 }
 is($node->safe_psql('single', 'SELECT id FROM sessions'),
-	'new', 'one table: still a collection');
+	'new', 'one table: it is a collection');
 
-# Without its label the trigger refuses to work for half a collection.
-my ($ret, $stdout, $stderr) = $node->psql('unlabelled',
+# Without the label, the trigger refuses writes.
+my $error = error_of($node, 'unlabelled',
 	"INSERT INTO sessions (id, doc) VALUES ('x', '{}')");
-like($stderr, qr/has the trigger of a collection, but is none/,
-	'writes are refused');
-like($stderr, qr/ttl_docs\.adopt\(\)/, 'with the way out');
+like($error, qr/has the trigger of a collection, but is none/,
+	'without its label: writes are refused');
+like($error, qr/ttl_docs\.adopt\(\)/, 'without its label: the hint names adopt()');
 $node->safe_psql('unlabelled', "SELECT ttl_docs.adopt('sessions', 1800)");
 is($node->safe_psql('unlabelled', 'SELECT id FROM sessions'),
-	'new', 'which takes the stamps over');
+	'new', 'without its label: adopt() keeps the stamps');
 
 $node->stop;
 

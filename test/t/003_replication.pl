@@ -1,17 +1,16 @@
-# A standby filters by itself and follows changes of the settings at once; a
-# subscriber gets the stamps of its publisher.  Nothing is purged meanwhile.
+# A standby hides expired documents by itself, and follows changes of the settings at once.  A
+# subscriber gets the stamps of its publisher.  Nothing is purged in this test.
 
 use strict;
 use warnings;
 
+use lib 'test/perl';
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
+use TtlServer;
 
-my $primary = PostgreSQL::Test::Cluster->new('primary');
-$primary->init(allows_streaming => 'logical');
-$primary->append_conf('postgresql.conf', "shared_preload_libraries = 'ttl_docs'\nttl_docs.purge = off");
-$primary->start;
+my $primary = start_server('primary', 'ttl_docs.purge = off', allows_streaming => 'logical');
 $primary->safe_psql(
 	'postgres', q{
 	CREATE EXTENSION ttl_docs;
@@ -21,13 +20,13 @@ $primary->safe_psql(
 });
 $primary->backup('base');
 
-# Streaming
+# ---- Streaming replication ----
 
 my $standby = PostgreSQL::Test::Cluster->new('standby');
 $standby->init_from_backup($primary, 'base', has_streaming => 1);
 $standby->start;
 
-# One session on the standby, so that it has cached what may change.
+# One session on the standby, which has cached plans and settings.
 my $session = $standby->background_psql('postgres');
 my $ids = 'SELECT string_agg(id, \',\' ORDER BY id) FROM sessions';
 
@@ -45,21 +44,21 @@ SKIP:
 	$session->query_safe("SET plan_cache_mode = force_generic_plan");
 	$session->query_safe("PREPARE ids AS $ids");
 
-	is(on_standby('EXECUTE ids'), 'inherits,long,never', 'all live on the standby');
+	is(on_standby('EXECUTE ids'), 'inherits,long,never', 'all documents are live on the standby');
 	$session->query_safe("SET ttl_docs.clock_offset = '61s'");
-	is(on_standby('EXECUTE ids'), 'long,never', 'expired on the standby');
+	is(on_standby('EXECUTE ids'), 'long,never', 'documents expire on the standby');
 	$primary->safe_psql('postgres', "SELECT ttl_docs.set_default_ttl('sessions', 2000)");
 	is(on_standby('EXECUTE ids'), 'inherits,long,never',
-		'a raised DefaultTTL reaches its cached plan');
+		'a cached plan on the standby uses a raised DefaultTTL');
 	$primary->safe_psql('postgres', "SELECT ttl_docs.set_default_ttl('sessions', 50)");
-	is(on_standby('EXECUTE ids'), 'long,never', 'so does a lowered one');
+	is(on_standby('EXECUTE ids'), 'long,never', 'a cached plan on the standby uses a lowered DefaultTTL');
 	$primary->safe_psql('postgres', "SELECT ttl_docs.release('sessions')");
-	is(on_standby('EXECUTE ids'), 'inherits,long,never', 'so does release');
+	is(on_standby('EXECUTE ids'), 'inherits,long,never', 'a cached plan on the standby shows all rows after release()');
 }
 $session->quit;
 $standby->stop;
 
-# Logical
+# ---- Logical replication ----
 
 $primary->safe_psql(
 	'postgres', q{
@@ -69,10 +68,7 @@ $primary->safe_psql(
 	CREATE PUBLICATION pub FOR TABLE events;
 });
 
-my $subscriber = PostgreSQL::Test::Cluster->new('subscriber');
-$subscriber->init;
-$subscriber->append_conf('postgresql.conf', "shared_preload_libraries = 'ttl_docs'\nttl_docs.purge = off");
-$subscriber->start;
+my $subscriber = start_server('subscriber', 'ttl_docs.purge = off');
 $subscriber->safe_psql(
 	'postgres', q{
 	CREATE EXTENSION ttl_docs;
@@ -88,10 +84,10 @@ $subscriber->wait_for_subscription_sync($primary, 'sub');
 my $stamps = q{SELECT id, _ts, _ttl, _slot FROM events ORDER BY id};
 is($subscriber->safe_psql('postgres', $stamps),
 	$primary->safe_psql('postgres', $stamps),
-	'the first copy brings the stamps');
+	'the first copy keeps the stamps');
 is($subscriber->safe_psql('postgres',
 		"SET ttl_docs.show_expired = on; SELECT string_agg(id, ',' ORDER BY id) FROM events"),
-	'clash,kept', 'and leaves expired documents out');
+	'clash,kept', 'the first copy leaves expired documents out');
 
 $primary->safe_psql(
 	'postgres', q{
@@ -102,7 +98,7 @@ $primary->safe_psql(
 $primary->wait_for_catchup('sub');
 is($subscriber->safe_psql('postgres', $stamps),
 	$primary->safe_psql('postgres', $stamps),
-	'changes bring the stamps, and free the key of an expired document');
+	'changes keep the stamps, and reuse the key of an expired document');
 
 $subscriber->safe_psql('postgres', 'DROP SUBSCRIPTION sub');
 $subscriber->stop;

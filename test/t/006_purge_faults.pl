@@ -1,18 +1,18 @@
-# The purge in trouble: crashes in the middle of a backlog, documents that cannot
-# be deleted, and triggers that want more rights than their table's owner has.
+# The purge in trouble: crashes in the middle of a backlog, documents that cannot be deleted,
+# and triggers that try to get more rights than the owner of their table has.
 #
-# In each case the other documents and collections go on, nothing live is lost
-# and nothing expired is shown.
+# In each case the purge of other documents and collections goes on, live documents stay, and
+# expired documents stay hidden.
 
 use strict;
 use warnings;
 
-use IPC::Run;
 use lib 'test/perl';
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use PurgeNode;
 use Test::More;
+use TtlServer;
 
 plan skip_all => 'this PostgreSQL::Test has no background sessions'
   unless eval { require PostgreSQL::Test::BackgroundPsql; };
@@ -21,19 +21,28 @@ my $node = start_node(q{
 restart_after_crash = on
 }, allows_streaming => 'logical');
 
-# How often the log has something, from an offset on.
-sub count_log
+my $in_trigger = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'";
+
+# Writes one expired document to a collection.
+sub add_expired
 {
-	my ($pattern, $offset) = @_;
-	my $log = slurp_file($node->logfile, $offset);
-	my @found = $log =~ /$pattern/g;
-	return scalar @found;
+	my ($collection, $id) = @_;
+	sql("SET ttl_docs.clock_offset = '-1h'; INSERT INTO $collection (id, doc) VALUES ('$id', '{}')");
+	return;
+}
+
+# Only the live document of a collection is visible.  Counts as a test.
+sub shows_only_live
+{
+	my ($collection) = @_;
+	is(sql("SELECT string_agg(id, ',') FROM $collection"), 'live', "$collection: only the live document is visible");
+	return;
 }
 
 # ---- Crashes in the middle of a backlog, under writers ----
 
-# 60,000 expired documents.  Writers take their keys over, while the purge
-# deletes them, and note in the same transaction that they did.
+# There are 60,000 expired documents.  Writers reuse their keys while the purge deletes them,
+# and record this in the same transaction.
 my $backlog = 60_000;
 sql(qq{
 	SELECT ttl_docs.create_collection('big', 60);
@@ -41,11 +50,8 @@ sql(qq{
 	SET ttl_docs.clock_offset = '-1h';
 	INSERT INTO big (id, doc) SELECT i, '{}' FROM generate_series(1, $backlog) AS i;
 	RESET ttl_docs.clock_offset;
-	INSERT INTO big (id, doc)
-		SELECT 'live ' || i, '{"ttl": 86400}' FROM generate_series(1, 1000) AS i;
-});
-my $script = $node->basedir . '/writer.sql';
-append_to_file($script, qq{
+} . live('big', 1000));
+my $script = qq{
 \\set n random(1, $backlog)
 \\set m random(1, 1000)
 BEGIN;
@@ -54,37 +60,20 @@ INSERT INTO big (id, doc) VALUES (:n::text, '{"ttl": 86400}')
 UPDATE big SET doc = doc WHERE id = 'live ' || :m::text;
 INSERT INTO audit VALUES (:n::text);
 COMMIT;
-});
-my $writers;
-my $writers_log = $node->basedir . '/writers.log';
+};
 
 sub start_writers
 {
-	$writers = IPC::Run::start(
-		[
-			'pgbench', '-n', '-c', '4', '-T', '600', '--max-tries=0',
-			'-f', $script, '-h', $node->host, '-p', $node->port, 'postgres'
-		],
-		'<', \undef, '>', $writers_log, '2>', $writers_log);
-	return;
+	return start_pgbench($node, $script, '-c', '4', '--max-tries=0');
 }
 
-sub stop_writers
-{
-	$writers->kill_kill if $writers->pumpable;
-	$writers->finish;
-	return;
-}
-
-# Until the purge has deleted some, and not all, since the last start.
+# Waits until the purge has deleted some documents since the last start, but not all.
 sub wait_for_middle
 {
 	my ($when) = @_;
-	until_is(stat_of('purged > 500', 'big'), 't', "$when: the purge is at it");
-	cmp_ok(sql("SELECT on_disk('big', 'WHERE _ttl IS NULL')"),
-		'>', 0, "$when: and not through");
-	is(sql('SELECT count(*) FROM big WHERE _ttl IS NULL'),
-		'0', "$when: nothing expired is shown");
+	until_is(stat_of('purged > 500', 'big'), 't', "$when: the purge has begun");
+	cmp_ok(on_disk('big', 'WHERE _ttl IS NULL'), '>', 0, "$when: the purge has not finished");
+	is(sql('SELECT count(*) FROM big WHERE _ttl IS NULL'), '0', "$when: expired documents are hidden");
 	return;
 }
 
@@ -92,15 +81,15 @@ sub check_after
 {
 	my ($when) = @_;
 	ok($node->poll_query_until('postgres', 'SELECT 1', '1'), "$when: the server is back");
-	is(sql('SELECT count(*) FROM big WHERE _ttl IS NULL'),
-		'0', "$when: nothing expired is shown");
+	is(sql('SELECT count(*) FROM big WHERE _ttl IS NULL'), '0', "$when: expired documents are hidden");
 	is(sql("SELECT count(*) FROM (SELECT id FROM audit EXCEPT SELECT id FROM big) AS lost"),
-		'0', "$when: nothing that was written is lost");
+		'0', "$when: every document that was written is there");
 	is(sql("SELECT count(*) FROM big WHERE id LIKE 'live %'"),
-		'1000', "$when: nor what was there");
+		'1000', "$when: every document that was live before is there");
 	return;
 }
 
+# The process of some backend type.
 sub pid_of
 {
 	my ($type) = @_;
@@ -114,58 +103,57 @@ sub pid_of
 	die "there is no $type";
 }
 
-# The cap makes the backlog last, on any machine, and the pace is not at stake.
+# The maximum rate makes the backlog last on any machine.
 configure("ttl_docs.purge_max_rate = 2000\nttl_docs.purge = on");
 for my $victim ('ttl_docs purge worker', 'client backend')
 {
-	start_writers();
+	my $writers = start_writers();
 	wait_for_middle("kill -9 of a $victim");
 	my $offset = -s $node->logfile;
 	kill 'KILL', pid_of($victim);
 	$node->wait_for_log(qr/all server processes terminated; reinitializing/, $offset);
-	stop_writers();
+	stop_pgbench($writers);
 	check_after("kill -9 of a $victim");
 }
-start_writers();
+my $writers = start_writers();
 wait_for_middle('immediate shutdown');
 $node->stop('immediate');
-stop_writers();
+stop_pgbench($writers);
 $node->start;
 check_after('immediate shutdown');
 
-# A worker that somebody ends is no crash, and another one comes.
-start_writers();
-wait_for_middle('end of a worker');
+# To terminate a worker is no crash.  Another worker comes.
+$writers = start_writers();
+wait_for_middle('terminated worker');
 sql('SELECT pg_terminate_backend(' . pid_of('ttl_docs purge worker') . ')');
 my $purged = sql(stat_of('purged', 'big'));
-until_is(stat_of("purged > $purged", 'big'), 't', 'end of a worker: the purge goes on');
+until_is(stat_of("purged > $purged", 'big'), 't', 'terminated worker: the purge goes on');
 configure('ttl_docs.purge_max_rate = 0');
-until_is("SELECT on_disk('big', 'WHERE _ttl IS NULL')", '0', 'in the end all expired are purged');
-stop_writers();
-check_after('in the end');
+until_on_disk('big', 0, 'at the end: all expired documents are purged', 'WHERE _ttl IS NULL');
+stop_pgbench($writers);
+check_after('at the end');
 is( sql(q{SELECT on_disk('big') = (SELECT count(*) FROM big)
 			AND (SELECT count(*) FROM big) = (SELECT 1000 + count(DISTINCT id) FROM audit)}),
-	't', 'on disk is what is live, and nothing else');
-cmp_ok(sql('SELECT count(*) FROM audit'), '>', 0, 'there were writers');
+	't', 'at the end: exactly the live documents are on disk');
+cmp_ok(sql('SELECT count(*) FROM audit'), '>', 0, 'at the end: the writers have written');
 
 SKIP:
 {
 	skip 'no amcheck', 2
-	  unless sql("SELECT count(*) FROM pg_available_extensions WHERE name = 'amcheck'");
+	  unless has_extension($node, 'amcheck');
 	sql('CREATE EXTENSION amcheck');
 	is( $node->psql(
 			'postgres', q{
 			SELECT bt_index_check(indexrelid, true) FROM pg_index
 			 WHERE indrelid = 'big'::regclass}),
-		0, 'amcheck: the indexes are in order');
-	is(sql("SELECT count(*) FROM verify_heapam('big')"), '0', 'amcheck: so is the table');
+		0, 'amcheck: the indexes are correct');
+	is(sql("SELECT count(*) FROM verify_heapam('big')"), '0', 'amcheck: the table is correct');
 }
 sql('DROP TABLE big, audit');
 
 # ---- Documents that cannot be deleted ----
 
-# Each collection has 20 documents that can be purged and some that cannot, with
-# an id of 'bad ...'.
+# Each collection has documents that can be purged, and some with an id of 'bad ...' that cannot.
 sql(q{
 	CREATE ROLE alice;
 	GRANT CREATE ON SCHEMA public TO alice;
@@ -250,7 +238,7 @@ sql(q{
 	INSERT INTO troubles SELECT relname FROM pg_class WHERE relkind = 'r';
 });
 
-# What is to be seen of each: bad documents, state, undeletable, last_error
+# What stat_collections shows of each collection: bad documents, state, undeletable, last_error
 my %troubles = (
 	restricted => [ 3, 'idle', 3, qr/violates.*foreign key constraint "restricted_child/ ],
 	deferred => [ 3, 'idle', 3, qr/violates foreign key constraint "deferred_child/ ],
@@ -261,7 +249,7 @@ my %troubles = (
 	keeping => [ 3, 'idle', 3, qr/BEFORE trigger keeps/ ],
 	slow => [ 1, 'idle', 1, qr/statement timeout/ ],
 	unidentified => [ 20, 'failing', 0, qr/replica identity/ ],
-	# what is busy is no trouble
+	# documents that are busy count as no trouble
 	conflicting => [ 1, 'waiting', 0, qr/^$/ ],
 	cascading => [ 3, 'waiting', 0, qr/^$/ ],
 	healthy => [ 0, 'idle', 0, qr/^$/ ]);
@@ -285,7 +273,7 @@ for my $table (sort keys %troubles)
 		INSERT INTO $table (id, doc) VALUES ('live', '{"ttl": 86400}');
 	});
 }
-# A session has locked a row that a cascade wants to delete.
+# A session locks a row that a cascade has to delete.
 my $locker = $node->background_psql('postgres');
 $locker->query_safe('BEGIN; SELECT FROM cascading_child FOR UPDATE');
 sql("SELECT ttl_docs.resume_purge('cascading')");
@@ -293,19 +281,17 @@ sql("SELECT ttl_docs.resume_purge('cascading')");
 for my $table (sort keys %troubles)
 {
 	my ($bad, $state, $undeletable, $error) = @{ $troubles{$table} };
-	until_is("SELECT on_disk('$table')", 1 + $bad, "$table: the others are purged");
+	until_on_disk($table, 1 + $bad, "$table: the other documents are purged");
 	until_is(stat_of('undeletable', $table),
-		$undeletable, "$table: those that cannot be are counted");
-	until_is(stat_of('state', $table), $state, "$table: state is $state");
-	like(sql(stat_of('last_error', $table)), $error, "$table: last_error");
-	is(sql("SELECT on_disk('$table', 'WHERE id LIKE ''bad%''')"),
-		$bad, "$table: what cannot be purged is there")
+		$undeletable, "$table: stat_collections counts the undeletable documents");
+	until_state($table, $state, "$table: the state is $state");
+	like(sql(stat_of('last_error', $table)), $error, "$table: last_error has the reason");
+	is(on_disk($table, "WHERE id LIKE 'bad%'"), $bad, "$table: the bad documents are on disk")
 	  if $state ne 'failing';
-	is(sql("SELECT string_agg(id, ',') FROM $table"),
-		'live', "$table: only what is live is shown");
+	shows_only_live($table);
 }
 
-# The log has where the error comes from, too.
+# The log shows where an error comes from.
 my $troubles_log = slurp_file($node->logfile, $offset);
 like($troubles_log,
 	qr/could not purge documents of public\.restricted: [^\n]*\n[^\n]*DETAIL:  Key \(id\)=\(bad /,
@@ -317,35 +303,34 @@ like(sql(stat_of('last_error', 'restricted')),
 	qr/\nDETAIL:  Key \(id\)=\(bad \d+\) is (still )?referenced from table "restricted_child"\.$/,
 	'last_error has the detail of an error');
 
-# Other documents of the same tables go on, though the tables have trouble.
+# The purge of other documents goes on in tables that have trouble.
 for my $table (grep { $troubles{$_}[1] ne 'failing' } sort keys %troubles)
 {
-	sql("SET ttl_docs.clock_offset = '-1h'; INSERT INTO $table (id, doc) VALUES ('more', '{}')");
-	until_is("SELECT on_disk('$table', 'WHERE id = ''more''')",
-		'0', "$table: the next one is purged");
+	add_expired($table, 'more');
+	until_on_disk($table, 0, "$table: the next document is purged", "WHERE id = 'more'");
 }
 
-# Each in the log once, and what is busy not at all
+# The log has each trouble once, and no busy document.
 for my $table (sort keys %troubles)
 {
 	my $expected = $troubles{$table}[3] eq qr/^$/ ? 0 : 1;
-	is(count_log(qr/could not purge documents of [^:]*\b$table\b/, $offset),
-		$expected, "$table: in the log $expected times");
+	is(count_log($node, qr/could not purge documents of [^:]*\b$table\b/, $offset),
+		$expected, "$table: the log has the trouble $expected times");
 }
 
-# CALL purge() tells its caller of them.
+# CALL purge() reports undeletable documents.
 for my $block ([ '', '' ], [ 'BEGIN;', 'COMMIT;' ])
 {
 	my ($ret, $stdout, $stderr) =
 	  $node->psql('postgres', "$block->[0] CALL ttl_docs.purge('before'); $block->[1]");
-	is($ret, 0, 'CALL purge() of undeletable documents is no error');
+	is($ret, 0, 'CALL purge() succeeds although documents are undeletable');
 	like($stderr, qr/3 documents of "before" could not be purged.*before refuses/s,
-		'but a warning, with the reason');
+		'CALL purge() warns, with the reason');
 }
-is(sql(stat_of('undeletable', 'before')), '3', 'and does not count them twice');
+is(sql(stat_of('undeletable', 'before')), '3', 'undeletable documents are counted once');
 
-# The causes go: what was busy is purged by itself, the others are forgiven and
-# tried as soon as resume_purge() says so.
+# The causes go away.  Documents that were busy are purged without a command.  The others are
+# tried again after resume_purge(), which resets their count.
 sql(q{
 	DELETE FROM troubles;
 	DELETE FROM restricted_child;
@@ -356,33 +341,33 @@ $locker->query_safe('COMMIT');
 $locker->quit;
 for my $table (qw(conflicting cascading))
 {
-	until_is("SELECT on_disk('$table')", '1', "$table: purged by itself");
-	is(sql(stat_of('undeletable', $table)), '0', "$table: nothing undeletable");
+	until_on_disk($table, 1, "$table: busy documents are purged without a command");
+	is(sql(stat_of('undeletable', $table)), '0', "$table: no document is undeletable");
 }
-is(sql('SELECT count(*) FROM cascading_child'), '0', 'cascading: the children went with them');
+is(sql('SELECT count(*) FROM cascading_child'), '0', 'cascading: the children are deleted, too');
 for my $table (grep { $troubles{$_}[3] ne qr/^$/ } sort keys %troubles)
 {
 	is( sql("BEGIN; SELECT ttl_docs.resume_purge('$table'); "
 			  . stat_of('undeletable', $table)
 			  . '; COMMIT'),
-		"\n0", "$table: resume_purge() forgives");
-	until_is("SELECT on_disk('$table')", '1', "$table: and it is purged");
-	is(sql("SELECT string_agg(id, ',') FROM $table"), 'live', "$table: what is live is kept");
+		"\n0", "$table: resume_purge() resets the count of undeletable documents");
+	until_on_disk($table, 1, "$table: the documents are purged after resume_purge()");
+	shows_only_live($table);
 }
-is(count_log(qr/could not purge documents of/, $offset), 9, 'the log has nothing more');
+is(count_log($node, qr/could not purge documents of/, $offset), 9, 'the log has no other trouble');
 
 # ---- Documents that come late ----
 
-# A document that is written into a slot that the purge has passed is told of,
-# whatever else its transaction does.
+# The purge also finds a document that is written into a slot that it has passed, whatever else
+# the transaction does.
 sql(q{
 	SELECT ttl_docs.create_collection('late', 60);
 	SET ttl_docs.clock_offset = '-1h';
 	INSERT INTO late (id, doc) VALUES ('first', '{}');
 });
-until_is("SELECT on_disk('late')", '0', 'late: the purge has passed');
+until_on_disk('late', 0, 'late: the purge has passed the slots');
 sql("SET ttl_docs.clock_offset = '-2h'; INSERT INTO late (id, doc) VALUES ('alone', '{}')");
-until_is("SELECT on_disk('late')", '0', 'late: a document alone');
+until_on_disk('late', 0, 'late: a document that was written alone is purged');
 sql(q{
 	BEGIN;
 	SET LOCAL ttl_docs.clock_offset = '-3h';
@@ -390,9 +375,9 @@ sql(q{
 	SELECT ttl_docs.create_collection('another', 60);
 	COMMIT;
 });
-until_is("SELECT on_disk('late')", '0', 'late: together with a new collection');
+until_on_disk('late', 0, 'late: a document that was written together with a new collection is purged');
 
-# So is one whose worker is ended before it was purged.
+# The worker is terminated before it has purged the document.
 sql(q{
 	CREATE TRIGGER dawdle AFTER DELETE ON late FOR EACH ROW EXECUTE FUNCTION dawdle();
 	ALTER TABLE late OWNER TO alice;
@@ -400,18 +385,17 @@ sql(q{
 	SET ttl_docs.clock_offset = '-4h';
 	INSERT INTO late (id, doc) VALUES ('bad luck', '{}');
 });
-until_is("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'",
-	'1', 'late: the worker is at it');
+until_is($in_trigger, '1', 'late: the worker is in the trigger');
 sql(q{
 	DELETE FROM troubles;
 	SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = 'PgSleep';
 });
-# The table is left alone for a while; see the end of this file.
+# The purge leaves the table alone for a while; see the end of this file.
 
 # ---- Triggers that take too long ----
 
-# A statement trigger that takes too long is found out, too: batches become smaller,
-# also from one visit to the next.
+# A statement trigger that takes too long is detected, too: batches become smaller, also from one
+# visit to the next.
 sql(q{
 	SET ROLE alice;
 	CREATE FUNCTION dawdle_statement() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -428,10 +412,10 @@ sql(q{
 });
 until_is(stat_of('last_error', 'slow_statement'),
 	'canceling statement due to statement timeout',
-	'slow_statement: the trouble is shown');
+	'slow_statement: last_error shows the timeout');
 sql('DROP TABLE slow_statement');
 
-# A trigger that does not let itself be cancelled keeps nobody else's documents.
+# A trigger that cannot be cancelled does not stop the purge of other collections.
 sql(q{
 	SET ROLE alice;
 	CREATE FUNCTION resist() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -451,16 +435,13 @@ sql(q{
 	SET ttl_docs.clock_offset = '-1h';
 	INSERT INTO resisting (id, doc) VALUES ('a', '{}');
 });
-until_is("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'",
-	'1', 'resisting: the trigger is at it');
-sql("SET ttl_docs.clock_offset = '-1h'; INSERT INTO healthy (id, doc) VALUES ('more', '{}')");
-until_is("SELECT on_disk('healthy', 'WHERE id = ''more''')",
-	'0', 'resisting: other collections go on');
-cmp_ok(sql("SELECT on_disk('resisting')"), '>', 0, 'resisting: before that one is through');
+until_is($in_trigger, '1', 'resisting: a worker is in the trigger');
+add_expired('healthy', 'more');
+until_on_disk('healthy', 0, 'resisting: another collection is purged', "WHERE id = 'more'");
+cmp_ok(on_disk('resisting'), '>', 0, 'resisting: its document is still there');
 sql('DROP TABLE resisting');
 
-# Nor does it after the launcher that sent its worker has gone: the next launcher
-# ends it, too.
+# The launcher that started the worker ends.  The next launcher terminates the worker.
 sql(q{
 	SET ROLE alice;
 	SELECT ttl_docs.create_collection('resisting', 60);
@@ -469,16 +450,14 @@ sql(q{
 	SET ttl_docs.clock_offset = '-1h';
 	INSERT INTO resisting (id, doc) VALUES ('a', '{}');
 });
-until_is("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'",
-	'1', 'resisting, no launcher: the trigger is at it');
+until_is($in_trigger, '1', 'resisting, new launcher: a worker is in the trigger');
 my $resisting_worker = pid_of('ttl_docs purge worker');
 sql('SELECT pg_terminate_backend(' . pid_of('ttl_docs launcher') . ')');
-sql("SET ttl_docs.clock_offset = '-1h'; INSERT INTO healthy (id, doc) VALUES ('still more', '{}')");
-until_is("SELECT on_disk('healthy', 'WHERE id = ''still more''')",
-	'0', 'resisting, no launcher: other collections go on');
+add_expired('healthy', 'still more');
+until_on_disk('healthy', 0, 'resisting, new launcher: another collection is purged', "WHERE id = 'still more'");
 is(sql("SELECT count(*) FROM pg_stat_activity WHERE pid = $resisting_worker"),
-	'0', 'resisting, no launcher: the worker has gone');
-cmp_ok(sql("SELECT on_disk('resisting')"), '>', 0, 'resisting, no launcher: before it was through');
+	'0', 'resisting, new launcher: the worker has ended');
+cmp_ok(on_disk('resisting'), '>', 0, 'resisting, new launcher: its document is still there');
 sql('DROP TABLE resisting');
 
 # ---- Partitions whose rows have the same ctids ----
@@ -498,7 +477,7 @@ sql(q{
 	CREATE TRIGGER refuse BEFORE DELETE ON parts_1 FOR EACH ROW EXECUTE FUNCTION refuse();
 	INSERT INTO troubles VALUES ('parts_1');
 
-	-- expired in 1 and 2, live in 3, each at the same place
+	-- expired in 1 and 2, live in 3, all with the same ctids
 	SET ttl_docs.clock_offset = '-1h';
 	INSERT INTO parts SELECT p, CASE WHEN i % 10 = 0 THEN 'bad ' ELSE 'good ' END || i, '{}'
 	  FROM generate_series(1, 2) AS p, generate_series(1, 100) AS i;
@@ -511,21 +490,21 @@ cmp_ok(
 		SELECT count(*) FROM parts_1 AS a, parts_2 AS b, parts_3 AS c
 		 WHERE a.ctid = b.ctid AND b.ctid = c.ctid;
 	}),
-	'>', 50, 'partitions: the ctids collide');
+	'>', 50, 'partitions: the ctids are the same');
 sql("SELECT ttl_docs.resume_purge('parts')");
-until_is("SELECT on_disk('parts_1')", '10', 'partitions: the first keeps what cannot be purged');
-until_is("SELECT on_disk('parts_2')", '0', 'partitions: the second keeps nothing');
+until_on_disk('parts_1', 10, 'partitions: the first keeps its undeletable documents');
+until_on_disk('parts_2', 0, 'partitions: the second keeps nothing');
 until_is(stat_of('undeletable', 'parts'),
-	'10', 'partitions: those of the first are undeletable');
+	'10', 'partitions: stat_collections counts the undeletable documents of the first');
 is(sql('SELECT count(*), count(*) FILTER (WHERE part = 3) FROM parts'),
-	'100|100', 'partitions: the third keeps all');
+	'100|100', 'partitions: the third keeps its live documents');
 sql("DELETE FROM troubles; SELECT ttl_docs.resume_purge('parts')");
-until_is("SELECT on_disk('parts')", '100', 'partitions: purged in the end');
+until_on_disk('parts', 100, 'partitions: the first is purged when its documents can be deleted');
 sql('DROP TABLE parts');
 
 # ---- Rights ----
 
-# What a trigger is and may: as the owner of the table, and no more.
+# What a trigger is and may: it runs as the owner of the table, with no more rights.
 sql(q{
 	CREATE ROLE bob;
 	CREATE ROLE mallory;
@@ -565,7 +544,7 @@ sql(q{
 				INSERT INTO public.seen VALUES (tg_table_name, attempt, 'refused');
 			END;
 		END LOOP;
-		-- anybody's right, and must not outlive the batch, or the visit
+		-- anybody may do this; it must not last longer than the batch or the visit
 		PERFORM set_config('work_mem', '123MB', false);
 		PERFORM set_config('search_path', 'public', false);
 		PERFORM set_config('lock_timeout', '0', false);
@@ -584,34 +563,34 @@ sql(q{
 	CREATE TRIGGER a BEFORE DELETE ON of_bob FOR EACH ROW EXECUTE FUNCTION look();
 	CREATE TRIGGER b AFTER DELETE ON of_bob FOR EACH STATEMENT EXECUTE FUNCTION look();
 	RESET ROLE;
-	-- in one go, so that one visit purges both
+	-- in one transaction, so that one visit purges both
 	BEGIN;
 	SET LOCAL ttl_docs.clock_offset = '-1h';
 	INSERT INTO of_alice (id, doc) SELECT i, '{}' FROM generate_series(1, 20) AS i;
 	INSERT INTO of_bob (id, doc) SELECT i, '{}' FROM generate_series(1, 20) AS i;
 	COMMIT;
 });
-until_is("SELECT on_disk('of_alice') + on_disk('of_bob')", '0', 'rights: both are purged');
+until_is("SELECT on_disk('of_alice') + on_disk('of_bob')", '0', 'rights: both collections are purged');
 is( sql(q{SELECT DISTINCT who, result FROM seen WHERE what = 'user' ORDER BY 1}),
-	"of_alice|alice\nof_bob|bob", 'triggers run as the owner of their table');
+	"of_alice|alice\nof_bob|bob", 'rights: triggers run as the owner of their table');
 is( sql(q{SELECT DISTINCT result FROM seen WHERE what = 'purging'}),
-	'true', 'and know that it is a purge');
+	'true', 'rights: purging() is true in triggers');
 is( sql(q{SELECT what FROM seen WHERE result = 'done' GROUP BY 1}),
-	'', 'none of the ways to more rights is open');
+	'', 'rights: no attempt to get more rights succeeds');
 is(sql(q{SELECT count(DISTINCT what) FROM seen WHERE result = 'refused'}),
-	'17', 'and all were tried');
+	'17', 'rights: all attempts were made');
 is( sql(q{SELECT DISTINCT what, result FROM seen
 		   WHERE who = 'of_bob' AND what NOT IN ('user', 'purging') ORDER BY 1}),
 	"search_path|pg_catalog, pg_temp\nshow_expired|off\nwork_mem|4MB",
-	'what one trigger sets does not reach those of other tables');
+	'rights: settings of one trigger do not reach triggers of other tables');
 until_is("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'",
-	'0', 'a lock that a trigger leaves behind goes with the worker');
+	'0', 'rights: a lock that a trigger takes ends with the visit');
 is(sql("SELECT count(*) FROM pg_roles WHERE rolsuper AND rolname IN ('alice', 'bob')"),
-	'0', 'nobody is a superuser now');
+	'0', 'rights: nobody has become a superuser');
 
-# Somebody else's code on a superuser's table does not run as the superuser: by
-# its trigger, its WHEN, a child that a cascade reaches, a partition of that, one
-# that a row is moved to, or an index that is checked late.
+# Somebody else's code on a superuser's table does not run as the superuser.  The code is in: a
+# trigger, its WHEN, a child that a cascade reaches, a partition of such a child, a partition
+# that a row moves to, an index that is checked late.
 sql(q{
 	SET ROLE mallory;
 	CREATE FUNCTION rise() RETURNS boolean LANGUAGE plpgsql AS $$
@@ -629,7 +608,7 @@ sql(q{
 		PERFORM public.rise();
 		RETURN old;
 	END $$;
-	-- clashes with a row that is there, until it is checked again
+	-- conflicts with a row that is there, until it is checked again
 	CREATE FUNCTION rise_index(parent text) RETURNS text IMMUTABLE LANGUAGE plpgsql AS $$
 	BEGIN
 		IF parent IS NULL AND current_user <> 'mallory' THEN
@@ -677,33 +656,33 @@ for my $table (qw(by_trigger by_when by_child by_partition by_move by_index))
 		$child
 		COMMIT;
 	});
-	until_is(stat_of("state = 'blocked' OR purged > 0", $table), 't', "$table: looked at");
-	is(sql(stat_of('state', $table)), 'blocked', "$table: blocked");
-	like(sql(stat_of('hint', $table)), qr/owner/, "$table: with the way out");
-	is(sql("SELECT on_disk('$table', 'WHERE id = ''a''')"), '1', "$table: not purged");
-	my ($ret, $stdout, $stderr) = $node->psql('postgres', "CALL ttl_docs.purge('$table')");
-	like($stderr, qr/blocked/, "$table: nor by CALL purge()");
+	until_is(stat_of("state = 'blocked' OR purged > 0", $table), 't', "$table: a worker has visited it");
+	is(sql(stat_of('state', $table)), 'blocked', "$table: the state is blocked");
+	like(sql(stat_of('hint', $table)), qr/owner/, "$table: the hint names the owner");
+	is(on_disk($table, "WHERE id = 'a'"), '1', "$table: the document is not purged");
+	like(error_of($node, 'postgres', "CALL ttl_docs.purge('$table')"),
+		qr/blocked/, "$table: CALL purge() is blocked, too");
 	is(sql("SELECT count(*) FROM seen WHERE who = 'mallory'"),
 		'0', "$table: the function did not run");
 	is(sql("SELECT rolsuper FROM pg_roles WHERE rolname = 'mallory'"),
-		'f', "$table: nobody became a superuser");
+		'f', "$table: nobody has become a superuser");
 	sql("ALTER ROLE mallory NOSUPERUSER; DELETE FROM seen");
 }
-# Where table and function belong to the same user, it runs as that one.
+# If one user owns the table and the function, the function runs as this user.
 sql(q{
 	ALTER TABLE by_trigger OWNER TO alice;
 	ALTER FUNCTION rise_trigger() OWNER TO alice;
 	SELECT ttl_docs.resume_purge('by_trigger');
 });
-until_is("SELECT on_disk('by_trigger')", '0', 'the same owner: purged');
+until_on_disk('by_trigger', 0, 'same owner: the collection is purged');
 is(sql("SELECT DISTINCT result FROM seen WHERE who = 'mallory'"),
-	'alice', 'and the function ran as that owner');
-is(sql("SELECT rolsuper FROM pg_roles WHERE rolname = 'mallory'"), 'f', 'in vain');
+	'alice', 'same owner: the function ran as this owner');
+is(sql("SELECT rolsuper FROM pg_roles WHERE rolname = 'mallory'"), 'f', 'same owner: nobody has become a superuser');
 
-# The document whose worker was ended has not been forgotten.
-until_is("SELECT on_disk('late')", '0', 'late: its worker was ended');
+# The document whose worker was terminated.
+until_on_disk('late', 0, 'late: a document whose worker was terminated is purged');
 
-is(count_log(qr/TRAP: |PANIC: /, 0), 0, 'no assertion failed');
+no_assertion_failed($node);
 $node->stop;
 
 done_testing();

@@ -1,19 +1,18 @@
-# The purge under load, and what it costs: a large backlog beside writers and an
-# old snapshot; blocks in proportion to what has expired; the space comes back.
+# The purge under load, and its cost: a large backlog beside writers and an old snapshot; blocks
+# that are read in proportion to the expired documents; space that is used again.
 #
-# Costs are counted in blocks, and compared with one another.  Large tables get
-# their stamps from a column when they are adopted, which is the fastest way to
-# documents that have expired.
+# Costs are counted in blocks, and compared with one another.  adopt() takes the stamps of large
+# tables from a column: this is the fastest way to get expired documents.
 
 use strict;
 use warnings;
 
-use IPC::Run;
 use lib 'test/perl';
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use PurgeNode;
 use Test::More;
+use TtlServer;
 
 plan skip_all => 'this PostgreSQL::Test has no background sessions'
   unless eval { require PostgreSQL::Test::BackgroundPsql; };
@@ -28,7 +27,7 @@ max_wal_size = '4GB'
 checkpoint_timeout = '1h'
 });
 
-# A collection of so many live documents, and so many that have expired
+# Makes a collection of so many live and so many expired documents.
 sub make_collection
 {
 	my ($table, $live, $expired, $filler) = @_;
@@ -45,7 +44,7 @@ sub make_collection
 	return;
 }
 
-# What has been read of a table and of its purge index so far, in blocks
+# The blocks that were read so far of a table, and of its purge index.
 sub blocks
 {
 	my ($table) = @_;
@@ -58,8 +57,8 @@ sub blocks
 								  WHERE attrelid = t.relid AND attname = '_slot')});
 }
 
-# Lets the workers purge a table, from what has been read before on; returns the
-# blocks that it took.  Statistics come a little later than the deletes.
+# Lets the workers purge a table.  Returns the blocks of the table and of the purge index that
+# were read meanwhile.  Statistics arrive a little later than the deletes.
 sub cost_of_purge
 {
 	my ($table, $expired) = @_;
@@ -67,36 +66,33 @@ sub cost_of_purge
 	my $after = sql($deleted) + $expired;
 	my @before = blocks($table);
 	configure('ttl_docs.purge = on');
-	until_is($deleted, $after, "$table: purged");
+	until_is($deleted, $after, "$table: expired documents are purged");
 	configure('ttl_docs.purge = off');
-	# nobody is at it any more
-	until_is(
-		"SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'ttl_docs purge worker'",
-		'0', "$table: the workers are gone");
+	no_worker_left("$table: the workers have left");
 	my @after = blocks($table);
 	note("$table: heap " . ($after[0] - $before[0]) . ', index ' . ($after[1] - $before[1]));
 	return ($after[0] - $before[0], $after[1] - $before[1]);
 }
 
-# ---- A pass costs in proportion to what has expired, not to what is live ----
+# ---- The cost of a pass grows with the expired documents, not with the live ones ----
 
 make_collection('few', 20_000, 1000, '');
 my @few = cost_of_purge('few', 1000);
 make_collection('many', 400_000, 1000, '');
 my @many = cost_of_purge('many', 1000);
 is(sql("SELECT on_disk('few'), on_disk('many')"), '20000|400000', 'live documents stay');
-# To read all of it would be some thousand blocks.
-cmp_ok($many[0], '<', 1.3 * $few[0] + 500, 'twenty times the documents: the same of the table is read');
-cmp_ok($many[1], '<', 1.5 * $few[1] + 50, 'and of the purge index');
+# The whole table has some thousand blocks.
+cmp_ok($many[0], '<', 1.3 * $few[0] + 500, 'twenty times as many live documents: a pass reads as much of the table');
+cmp_ok($many[1], '<', 1.5 * $few[1] + 50, 'twenty times as many live documents: a pass reads as much of the purge index');
 sql('DROP TABLE few, many');
 
-# ---- A long look is followed by a pause, outside of any transaction ----
+# ---- A worker pauses after a long scan, outside of any transaction ----
 
-# The purge is paused, so workers only count.  Sessions that sleep count as busy.
+# The purge of the collection is paused, so workers only count.  Sessions that sleep count as busy.
 make_collection('held', 100, 300_000, '');
 sql(q{
 	SELECT ttl_docs.pause_purge('held');
-	-- has a worker been seen that pauses, and has no snapshot?
+	-- waits until a worker pauses without a snapshot
 	CREATE FUNCTION saw_pause(patience int) RETURNS boolean LANGUAGE plpgsql AS $$
 	BEGIN
 		FOR i IN 1 .. 50 * patience LOOP
@@ -110,28 +106,19 @@ sql(q{
 		RETURN false;
 	END $$;
 });
-my $sleep_script = $node->basedir . '/sleep.sql';
-append_to_file($sleep_script, "SELECT pg_sleep(1);\n");
-my $sleepers_log = '';
-my $sleepers = IPC::Run::start(
-	[
-		'pgbench', '-n', '-c', '8', '-T', '600', '-f', $sleep_script,
-		'-h', $node->host, '-p', $node->port, 'postgres'
-	],
-	'<', \undef, '>', \$sleepers_log, '2>', \$sleepers_log);
+my $sleepers = start_pgbench($node, "SELECT pg_sleep(1);\n", '-c', '8');
 until_is("SELECT count(*) >= 8 FROM pg_stat_activity WHERE wait_event = 'PgSleep'",
 	't', 'held: the server is busy');
 configure('ttl_docs.purge = on');
 is(sql("SELECT saw_pause($PostgreSQL::Test::Utils::timeout_default)"),
-	't', 'held: a worker pauses after a look');
-until_is(stat_of('estimated_backlog > 1000', 'held'), 't', 'held: and has counted');
-is(sql("SELECT on_disk('held')"), '300100', 'held: nothing is purged');
-$sleepers->kill_kill;
-$sleepers->finish;
+	't', 'held: a worker pauses after a scan, without a snapshot');
+until_is(stat_of('estimated_backlog > 1000', 'held'), 't', 'held: it has counted the backlog');
+is(on_disk('held'), '300100', 'held: nothing is purged');
+stop_pgbench($sleepers);
 configure('ttl_docs.purge = off');
 sql('DROP TABLE held');
 
-# ---- A million expired, writers, and an old snapshot ----
+# ---- A million expired documents, writers, and an old snapshot ----
 
 my $backlog = 1_000_000;
 make_collection('big', 5000, $backlog, '');
@@ -139,12 +126,12 @@ make_collection('small', 5000, 100, '');
 sql('CREATE TABLE audit (id int)');
 my $reader = $node->background_psql('postgres');
 $reader->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ');
-is($reader->query_safe('SELECT count(*) FROM big'), '5000', 'the old snapshot sees what is live');
+is($reader->query_safe('SELECT count(*) FROM big'), '5000', 'the old snapshot sees the live documents');
 
-# Writers take keys of expired documents over, while the purge deletes them, and
-# note in the same transaction that they did; and they write to those that live.
-my $script = $node->basedir . '/writer.sql';
-append_to_file($script, qq{
+# Writers reuse keys of expired documents while the purge deletes them, and record this in the
+# same transaction.  They also write to live documents.
+my $writers = start_pgbench(
+	$node, qq{
 \\set n random(1, $backlog)
 \\set m random(1, 5000)
 BEGIN;
@@ -153,44 +140,32 @@ INSERT INTO big (id, doc) VALUES (:n, '{"ttl": 86400}')
 UPDATE big SET doc = doc WHERE id = - :m;
 INSERT INTO audit VALUES (:n);
 COMMIT;
-});
-my $log = '';
-my $writers = IPC::Run::start(
-	[
-		'pgbench', '-n', '-c', '2', '-R', '200', '-T', '600', '--max-tries=0',
-		'-f', $script, '-h', $node->host, '-p', $node->port, 'postgres'
-	],
-	'<', \undef, '>', \$log, '2>', \$log);
-until_is('SELECT count(*) > 100 FROM audit', 't', 'writers are at it');
+}, '-c', '2', '-R', '200', '--max-tries=0');
+until_is('SELECT count(*) > 100 FROM audit', 't', 'the writers have begun');
 configure('ttl_docs.purge = on');
-until_is(stat_of('purged > 0', 'big'), 't', 'so is the purge');
+until_is(stat_of('purged > 0', 'big'), 't', 'the purge has begun');
 is(sql('SELECT count(*) FROM big WHERE id > 0 AND _ttl IS NULL'),
-	'0', 'meanwhile nothing expired is shown');
-until_is(stat_of("state = 'idle' AND purged > 0", 'big'), 't', 'the purge is through');
-is(sql("SELECT on_disk('big', 'WHERE id > 0 AND _ttl IS NULL')"),
-	'0', 'everything expired is purged');
-ok($writers->pumpable, 'the writers are still at it');
-$writers->kill_kill;
-$writers->finish;
-unlike($log, qr/ERROR|aborted/, 'without an error');
+	'0', 'expired documents are hidden during the purge');
+until_is(stat_of("state = 'idle' AND purged > 0", 'big'), 't', 'the purge has finished');
+is(on_disk('big', 'WHERE id > 0 AND _ttl IS NULL'), '0', 'all expired documents are purged');
+ok(is_running($writers), 'the writers are still running');
+unlike(stop_pgbench($writers), qr/ERROR|aborted/, 'the writers have met no error');
 is($reader->query_safe('SELECT count(*) FROM big'),
 	'5000', 'the old snapshot sees the same as before');
 is(sql("SELECT count(*) FROM (SELECT id FROM audit EXCEPT SELECT id FROM big) AS lost"),
-	'0', 'nothing that was written is lost');
-is(sql('SELECT count(*) FROM big WHERE id < 0'), '5000', 'nor what was there');
-is(sql("SELECT on_disk('big') = 5000 + count(DISTINCT id) FROM audit"), 't', 'and that is all');
+	'0', 'every document that was written is there');
+is(sql('SELECT count(*) FROM big WHERE id < 0'), '5000', 'every document that was live before is there');
+is(sql("SELECT on_disk('big') = 5000 + count(DISTINCT id) FROM audit"), 't', 'no other document is on disk');
 
-# The dead entries are still in the index, and nobody reads them again.
+# The purge index still has the dead entries.  The next purge does not read them.
 my $entries = 'SELECT pg_relation_size(indexrelid) > 4000000 FROM pg_index'
   . " WHERE indrelid = 'big'::regclass AND NOT indisprimary";
-is(sql($entries), 't', 'the index keeps a million dead entries');
+is(sql($entries), 't', 'the purge index has a million dead entries');
 configure('ttl_docs.purge = off');
 my %cost;
 for my $table (qw(small big))
 {
-	until_is(
-		"SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'ttl_docs purge worker'",
-		'0', "$table: no worker is there");
+	no_worker_left("$table: no worker is there");
 	sql(qq{
 		SET ttl_docs.clock_offset = '-90min';
 		INSERT INTO $table (id, doc) SELECT i, '{}' FROM generate_series(2000001, 2000100) AS i;
@@ -198,16 +173,16 @@ for my $table (qw(small big))
 	});
 	$cost{$table} = [ cost_of_purge($table, 100) ];
 }
-cmp_ok($cost{big}[0], '<', 2 * $cost{small}[0] + 500, 'after them: no more of the table is read');
-cmp_ok($cost{big}[1], '<', 2 * $cost{small}[1] + 100, 'nor of the purge index');
+cmp_ok($cost{big}[0], '<', 2 * $cost{small}[0] + 500, 'after a large purge: a pass reads no more of the table');
+cmp_ok($cost{big}[1], '<', 2 * $cost{small}[1] + 100, 'after a large purge: a pass reads no more of the purge index');
 $reader->query_safe('COMMIT');
 $reader->quit;
 sql('DROP TABLE big, small, audit');
 
 # ---- The backlog in bytes ----
 
-# By the sizes that pg_class has, with TOAST, and NULL where it has none; for partitions
-# without one, by what the others say.
+# The sizes come from pg_class, and include TOAST.  estimated_bytes is NULL where pg_class has no
+# size.  Partitions without a size count like the others.
 sql(q{
 	SELECT ttl_docs.create_collection('sized', 60);
 	SELECT ttl_docs.create_collection('unsized', 60);
@@ -227,52 +202,52 @@ sql(q{
 	VACUUM sized_parts_1;
 });
 configure('ttl_docs.purge = on');
-until_is(stat_of('estimated_backlog', $_), $_ eq 'sized_parts' ? '150' : '200', "bytes: $_ is counted")
+until_is(stat_of('estimated_backlog', $_), $_ eq 'sized_parts' ? '150' : '200', "bytes: the backlog of $_ is counted")
   for qw(sized unsized sized_parts);
-cmp_ok(sql(stat_of('estimated_bytes', 'sized')), '>', 200 * 10000, 'bytes: TOAST counts');
-cmp_ok(sql(stat_of('estimated_bytes', 'sized')), '<', 200 * 15000, 'bytes: once');
-is(sql(stat_of('estimated_bytes IS NULL', 'unsized')), 't', 'bytes: the size is not known yet');
+cmp_ok(sql(stat_of('estimated_bytes', 'sized')), '>', 200 * 10000, 'bytes: TOAST is included');
+cmp_ok(sql(stat_of('estimated_bytes', 'sized')), '<', 200 * 15000, 'bytes: nothing is included twice');
+is(sql(stat_of('estimated_bytes IS NULL', 'unsized')), 't', 'bytes: NULL while the size is unknown');
 is( sql(stat_of('estimated_bytes', 'sized_parts')),
 	150 * sql(q{SELECT relpages * current_setting('block_size')::int / reltuples
 				  FROM pg_class WHERE oid = 'sized_parts_1'::regclass}),
-	'bytes: a partition whose size is not known is like the others');
+	'bytes: a partition of unknown size counts like the others');
 sql('ANALYZE unsized');
 is( sql(stat_of('estimated_bytes', 'unsized')),
 	sql(q{SELECT relpages * current_setting('block_size')::int
 			FROM pg_class WHERE oid = 'unsized'::regclass}),
-	'bytes: the size is known');
-# The view waits for nobody.
+	'bytes: the size is known after ANALYZE');
+# The view does not wait for locks.
 my $exclusive = $node->background_psql('postgres');
 $exclusive->query_safe('BEGIN; LOCK TABLE sized, sized_parts');
 cmp_ok(sql("SET lock_timeout = '10s'; " . stat_of('estimated_bytes', 'sized')),
-	'>', 0, 'bytes: of a table that is locked');
+	'>', 0, 'bytes: shown for a table that is locked');
 cmp_ok(sql("SET lock_timeout = '10s'; " . stat_of('estimated_bytes', 'sized_parts')),
-	'>', 0, 'bytes: and of partitions');
+	'>', 0, 'bytes: shown for partitions that are locked');
 $exclusive->query_safe('ROLLBACK');
 $exclusive->quit;
 sql('SELECT ttl_docs.resume_purge(collection) FROM ttl_docs.collections');
-until_is(stat_of('estimated_bytes', 'sized'), '0', 'bytes: none when all is purged');
+until_is(stat_of('estimated_bytes', 'sized'), '0', 'bytes: 0 when all is purged');
 configure('ttl_docs.purge = off');
 sql('DROP TABLE sized, unsized, sized_parts');
 
-# ---- The space comes back ----
+# ---- The space is used again ----
 
 make_collection('space', 100, 100_000, 'x' x 100);
 my $size = sql("SELECT pg_total_relation_size('space')");
 configure("autovacuum = on\nttl_docs.purge = on");
 until_is("SELECT n_tup_del FROM pg_stat_user_tables WHERE relid = 'space'::regclass",
-	'100000', 'autovacuum: statistics know of the purge');
+	'100000', 'autovacuum: the statistics count the purged documents');
 until_is(
 	q{SELECT last_autovacuum IS NOT NULL AND n_dead_tup < 1000
 		FROM pg_stat_user_tables WHERE relid = 'space'::regclass},
-	't', 'autovacuum: it comes, and finds the dead');
+	't', 'autovacuum: it removes the dead rows');
 sql(q{
 	INSERT INTO space (id, doc)
 		SELECT i, jsonb_build_object('filler', repeat('x', 100)) FROM generate_series(1, 100000) AS i;
 });
 cmp_ok(sql("SELECT pg_total_relation_size('space')"),
-	'<', 1.5 * $size, 'as many documents again fit into the same space');
-is(sql('SELECT count(*) FROM space'), '100100', 'and are all there');
+	'<', 1.5 * $size, 'as many new documents fit into the same space');
+is(sql('SELECT count(*) FROM space'), '100100', 'all documents are there');
 $node->stop;
 
 done_testing();

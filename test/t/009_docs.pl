@@ -1,37 +1,35 @@
-# README.md and docs/*.md are true: every SQL example in them is executed.
+# README.md and docs/*.md are true: this test executes every SQL example in them.
 #
-# Each file is a session of psql in a database of its own, from its first line to its
-# last.  What a fenced block is, its language says:
-#	sql        runs without an error
-#	psql       what psql shows: lines after "=> " are typed, and the others are
-#	           exactly what it prints
-#	sh, text   commands of the shell; a picture: not executed
-#	others     an excerpt of a program below test/orm, to the letter
-# A comment <!-- test: ... --> is SQL that a reader does not see: it moves the clock
-# where the text says that time has passed.
+# Each file is one session of psql in a database of its own.  The language of a fenced block says
+# what the block is:
+#	sql        SQL that runs without an error
+#	psql       a session of psql: lines after "=> " are typed, and the other lines are exactly
+#	           what psql prints
+#	sh, text   commands of the shell, or a picture: not executed
+#	others     an exact excerpt of a program below test/orm
+# A comment <!-- test: ... --> is SQL that a reader does not see: it moves the clock where the text
+# says that time has passed.
 #
-# Also: links lead somewhere, and nothing that a user can call, set or select from is
-# missing from README.
+# Also: links lead somewhere, and README mentions every function, setting and view.
 
 use strict;
 use warnings;
 
 use File::Basename;
 use File::Find;
+use lib 'test/perl';
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
+use TtlServer;
 
 my $mark = 'end of block';
 my @files = ('README.md', sort glob('docs/*.md'));
 my %programs = map { $_ => 1 } qw(python ruby typescript javascript ini);
 
-my $node = PostgreSQL::Test::Cluster->new('main');
-$node->init;
-$node->append_conf('postgresql.conf', "shared_preload_libraries = 'ttl_docs'");
-$node->start;
+my $node = start_server('main', '');
 
-# Splits a file into what is to be done, in its order: [kind, text, line].
+# Splits a file into its blocks, in their order: [kind, text, line].
 sub blocks_of
 {
 	my ($file) = @_;
@@ -65,7 +63,7 @@ sub blocks_of
 	return @blocks;
 }
 
-# What is typed in a psql block, and what is shown.
+# The lines of a psql block that are typed, and the lines that psql prints.
 sub typed_and_shown
 {
 	my ($text) = @_;
@@ -84,8 +82,7 @@ sub typed_and_shown
 	return ($typed, $shown);
 }
 
-# Without what differs from run to run: the seconds of _ts, blank lines, blanks at
-# the end.
+# Removes what differs from run to run: the seconds of _ts, blank lines, blanks at the end.
 sub comparable
 {
 	my ($output) = @_;
@@ -96,7 +93,7 @@ sub comparable
 	return $output;
 }
 
-# Runs the blocks of a file in one session, and returns what each has printed.
+# Runs the blocks of a file in one session, and returns the output of each.
 sub outputs_of
 {
 	my ($database, @blocks) = @_;
@@ -110,7 +107,7 @@ sub outputs_of
 	}
 	my $base = "$PostgreSQL::Test::Utils::tmp_check/$database";
 	append_to_file("$base.sql", $script);
-	# One file for both, so that errors are where they happen.
+	# One file for output and errors, so that an error stands where it happens.
 	my $connection = $node->connstr($database);
 	system(qq{psql -X -d "$connection" < "$base.sql" > "$base.out" 2>&1});
 	my $output = slurp_file("$base.out");
@@ -118,7 +115,7 @@ sub outputs_of
 	return split /^\Q$mark\E\n/m, $output, -1;
 }
 
-# All programs of the ORM tests, without the blanks that begin a line.
+# All programs of the ORM tests, without blanks at the beginning of lines.
 my @sources;
 if (-d 'test/orm')
 {
@@ -155,11 +152,11 @@ for my $file (@files)
 		}
 		elsif ($programs{$kind})
 		{
-			ok(is_excerpt($text), "$file:$line: is in a program of test/orm");
+			ok(is_excerpt($text), "$file:$line: the excerpt is in a program of test/orm");
 		}
 		else
 		{
-			ok($kind eq 'sh' || $kind eq 'text', "$file:$line: says what it is");
+			ok($kind eq 'sh' || $kind eq 'text', "$file:$line: the block has a known language");
 		}
 	}
 	next if !@executed;
@@ -174,19 +171,19 @@ for my $file (@files)
 		if ($kind eq 'psql')
 		{
 			my (undef, $shown) = typed_and_shown($text);
-			is(comparable($output), comparable($shown), "$file:$line: shows what psql shows");
+			is(comparable($output), comparable($shown), "$file:$line: psql prints what the block shows");
 		}
 		else
 		{
 			unlike($output, qr/^(ERROR|FATAL|PANIC|psql|WARNING|.*did not get here)/m,
-				"$file:$line: runs");
+				"$file:$line: the block runs without an error");
 		}
 	}
 }
 
 # ---- Links ----
 
-# The anchor that a heading has, as forges make it.
+# The anchor of a heading, as forges make it.
 sub anchor_of
 {
 	my ($heading) = @_;
@@ -217,7 +214,7 @@ for my $file (@files)
 	}
 }
 
-# ---- Nothing is missing ----
+# ---- README is complete ----
 
 $node->safe_psql('postgres', 'CREATE EXTENSION ttl_docs');
 my $readme = slurp_file('README.md');

@@ -1,8 +1,8 @@
-# What packages say about ttl_docs agrees with the tree, and with each other.
+# The files for packages agree with the tree, and with each other.
 #
-# A release has a version of three numbers (docs/releasing.md): META.json has it, and
-# debian/changelog and CHANGELOG.md, where a last ".0" may be left out.  The extension
-# has the first two of them.  No server is needed.
+# A release has a version of three numbers (docs/releasing.md): in META.json, debian/changelog and
+# CHANGELOG.md.  There, a last ".0" may be missing.  The extension has the first two numbers.  This test
+# needs no server.
 
 use strict;
 use warnings;
@@ -16,14 +16,14 @@ use Test::More;
 my $extension = 'ttl_docs';
 my $number = qr/(?:0|[1-9][0-9]*)/;
 
-# The version of a release in its long form, "1.0.0" for "1.0".
+# The version of a release with three numbers: "1.0.0" for "1.0".
 sub release_version
 {
 	my ($version) = @_;
 	return $version =~ /^$number\.$number$/ ? "$version.0" : $version;
 }
 
-# The version of the extension that a release has.
+# The version of the extension in a release.
 sub extension_version
 {
 	my ($version) = @_;
@@ -41,13 +41,13 @@ for my $field (qw(name abstract version maintainer license provides meta-spec))
 {
 	ok($meta->{$field}, "META.json has $field");
 }
-is($meta->{'meta-spec'}{version}, '1.0.0', 'META.json follows the specification 1.0.0');
+is($meta->{'meta-spec'}{version}, '1.0.0', 'META.json follows version 1.0.0 of its specification');
 is($meta->{name}, $extension, 'META.json names the distribution');
 is($meta->{license}, 'postgresql', 'META.json names the licence');
 
 my $release = $meta->{version};
 like($release, qr/^$number\.$number\.$number$/, 'META.json has a semantic version');
-is(extension_version($release), $default_version, "the extension of $release is that of the control file");
+is(extension_version($release), $default_version, "the control file has the version of the extension in $release");
 
 is_deeply([ sort keys %{ $meta->{provides} } ],
 	[$extension], 'META.json provides the extension');
@@ -68,28 +68,28 @@ is(release_version($releases[0]), $release, 'CHANGELOG.md begins with the versio
 is(scalar(grep { /unreleased/ } @headings[ 1 .. $#headings ]),
 	0, 'all earlier versions of CHANGELOG.md are released');
 is($meta->{release_status} eq 'stable',
-	!$unreleased, 'META.json calls it stable if CHANGELOG.md calls it released');
+	!$unreleased, 'META.json says stable if CHANGELOG.md says released');
 
 my ($debian_version, $suite) = slurp_file('debian/changelog') =~ /\A[a-z-]+ \(([^)]+)-[^-)]+\) (\S+);/;
 is(release_version($debian_version), $release, 'debian/changelog begins with the version of META.json');
-is($suite eq 'UNRELEASED', $unreleased, 'debian/changelog calls it released if CHANGELOG.md does');
+is($suite eq 'UNRELEASED', $unreleased, 'debian/changelog says released if CHANGELOG.md does');
 
 # ---- The oldest PostgreSQL ----
 
 my ($oldest) = slurp_file('Makefile') =~ /^OLDEST_PG = ([0-9]+)$/m;
-ok(defined $oldest, 'Makefile knows the oldest PostgreSQL');
-is($meta->{prereqs}{runtime}{requires}{PostgreSQL}, "$oldest.0.0", 'META.json requires it');
-is(slurp_file('debian/pgversions'), "$oldest+\n", 'debian/pgversions begins with it');
-like(slurp_file('test/env.sh'), qr/^readonly OLDEST_PG=$oldest$/m, 'test/env.sh looks for it');
+ok(defined $oldest, 'Makefile has the oldest PostgreSQL');
+is($meta->{prereqs}{runtime}{requires}{PostgreSQL}, "$oldest.0.0", 'META.json requires the oldest PostgreSQL');
+is(slurp_file('debian/pgversions'), "$oldest+\n", 'debian/pgversions begins with the oldest PostgreSQL');
+like(slurp_file('test/env.sh'), qr/^readonly OLDEST_PG=$oldest$/m, 'test/env.sh has the oldest PostgreSQL');
 
 # ---- Scripts ----
 
-# Which versions can be installed, and which lead to which.
+# The versions that can be installed, and the updates between versions.
 my (%base, %updates);
 for my $script (glob("sql/$extension--*.sql"))
 {
 	my ($name, @versions) = split /--/, $script =~ s{^sql/(.*)\.sql$}{$1}r;
-	cmp_ok(scalar(@versions), '<=', 2, "$script is named like a script");
+	cmp_ok(scalar(@versions), '<=', 2, "$script has the name of an extension script");
 	if (@versions == 1)
 	{
 		$base{ $versions[0] } = 1;
@@ -100,7 +100,7 @@ for my $script (glob("sql/$extension--*.sql"))
 	}
 }
 
-# All versions that ALTER EXTENSION UPDATE gets to from one, that one included.
+# All versions that ALTER EXTENSION UPDATE reaches from a version, with this version.
 sub reachable_from
 {
 	my ($version) = @_;
@@ -114,12 +114,12 @@ sub reachable_from
 }
 
 ok((grep { reachable_from($_)->{$default_version} } keys %base),
-	"CREATE EXTENSION finds its way to $default_version");
+	"CREATE EXTENSION can install $default_version");
 my %earlier = map { $_ => 1 } keys %base, keys %updates, map { extension_version($_) } @releases;
 for my $version (sort keys %earlier)
 {
 	ok(reachable_from($version)->{$default_version},
-		"ALTER EXTENSION UPDATE finds its way from $version to $default_version");
+		"ALTER EXTENSION UPDATE leads from $version to $default_version");
 }
 
 # ---- debian/control ----
@@ -128,7 +128,7 @@ SKIP:
 {
 	skip 'pg_buildext is not installed', 1 if system('command -v pg_buildext >/dev/null') != 0;
 
-	# For the versions that it has: which ones a system supports is its own matter.
+	# For the versions in the file: a system may support other ones.
 	my $committed = slurp_file('debian/control');
 	my @versions = $committed =~ /^Package: postgresql-([0-9]+)-/mg;
 	my $copy = "$PostgreSQL::Test::Utils::tmp_check/packaging";

@@ -1,12 +1,12 @@
-# Crashes under load: kill -9 of the postmaster with all its children, of backends,
-# purge workers and the launcher, at random moments.  Nothing that was acknowledged
-# is lost, nothing that has expired comes back, and the purge goes on.
+# Crashes under load: kill -9 of the postmaster with all its children, of backends, purge workers and
+# the launcher, at random times.  No acknowledged write is lost, no expired document becomes visible
+# again, and the purge goes on.
 #
-# Load, crashes and comparison are in test/torture/crash.py.  The cluster has
-# checksums, which are verified in the end, and syncs as in production.
-#	PG_TEST_TORTURE          hundreds of crashes instead of a few
-#	PG_TEST_CRASHES          that many
-#	PG_TEST_CRASH_SEED       what is written, and who is killed when
+# test/torture/crash.py makes the load and the crashes, and compares.  The cluster has checksums, which
+# the test verifies at the end, and syncs as in production.
+#	PG_TEST_TORTURE          makes hundreds of crashes instead of a few
+#	PG_TEST_CRASHES          sets the number of crashes
+#	PG_TEST_CRASH_SEED       decides what is written, and which process is killed when
 
 use strict;
 use warnings;
@@ -16,6 +16,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 use Torture;
+use TtlServer;
 
 my $python = python_or_skip();
 plan skip_all => 'pg_amcheck or pg_checksums is not there'
@@ -23,11 +24,8 @@ plan skip_all => 'pg_amcheck or pg_checksums is not there'
 plan skip_all => '/proc/PID/task/PID/children, which shows the processes of a server, is not there'
   unless -r "/proc/$$/task/$$/children";
 
-my $node = PostgreSQL::Test::Cluster->new('main');
-$node->init(extra => ['--data-checksums']);
-$node->append_conf(
-	'postgresql.conf', q{
-shared_preload_libraries = 'ttl_docs'
+my $node = start_server(
+	'main', q{
 ttl_docs.purge_grace = 0
 ttl_docs.purge_naptime = '20ms'
 ttl_docs.purge_batch_size = 100
@@ -37,26 +35,25 @@ synchronous_commit = on
 autovacuum_naptime = '1s'
 max_wal_size = '64MB'
 log_statement = none
-});
-$node->start;
-if (!$node->safe_psql('postgres', "SELECT count(*) FROM pg_available_extensions WHERE name = 'amcheck'"))
+}, extra => ['--data-checksums']);
+if (!has_extension($node, 'amcheck'))
 {
 	$node->stop;
 	plan skip_all => 'the extension amcheck is not there';
 }
 $node->safe_psql('postgres', 'CREATE EXTENSION ttl_docs; CREATE EXTENSION amcheck');
 
-# In the quick mode, the time decides on a slow machine.
+# By default, a slow machine makes fewer crashes.
 my $crashes = $ENV{PG_TEST_CRASHES} // (torture() ? 500 : 12);
 my $seed = $ENV{PG_TEST_CRASH_SEED} // 1;
 my @limit = torture() || $ENV{PG_TEST_CRASHES} ? ('--seconds', 36000) : ('--seconds', 20);
 ok( run_on(
 		$node, $python, 'test/torture/crash.py', '--seed', $seed, '--crashes', $crashes, @limit,
 		'--data', $node->data_dir, '--log', $node->logfile),
-	'crashes under load');
+	'crashes under load lose nothing, and revive nothing');
 
-# After a failure, it may be down.
+# After a failure, the server may be down.
 $node->stop('fast', fail_ok => 1);
-command_ok([ 'pg_checksums', '--check', '-D', $node->data_dir ], 'all checksums are right');
+command_ok([ 'pg_checksums', '--check', '-D', $node->data_dir ], 'all checksums are correct');
 
 done_testing();

@@ -1,11 +1,11 @@
-# A load that goes on: memory of backends, launcher and workers stays flat, and so
-# do tables, indexes and the backlog; nobody meets an error.
+# A load that runs for a long time: the memory of backends, launcher and workers does not grow, nor do
+# tables, indexes and the backlog; no session meets an error.
 #
-# This is the one test in which documents expire by real time.  The load and the
-# judgement are in test/torture/soak.py.
-#	PG_TEST_TORTURE           an hour instead of half a minute
-#	PG_TEST_SOAK_SECONDS      that long
-#	PG_TEST_SOAK_REPORT       a file to which the report is appended as it comes
+# This is the only test in which documents expire in real time.  test/torture/soak.py makes the load,
+# and judges.
+#	PG_TEST_TORTURE           runs an hour instead of half a minute
+#	PG_TEST_SOAK_SECONDS      sets the number of seconds
+#	PG_TEST_SOAK_REPORT       names a file to which the test appends its report
 
 use strict;
 use warnings;
@@ -15,6 +15,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 use Torture;
+use TtlServer;
 
 my $python = python_or_skip();
 plan skip_all => '/proc/PID/smaps_rollup, which shows the memory of a process, is not there'
@@ -27,13 +28,10 @@ my @shape =
   ? qw(--sample 10 --ttl-min 5 --ttl-max 60)
   : qw(--sample 1 --ttl-min 1 --ttl-max 6 --warm-up 10);
 
-my $node = PostgreSQL::Test::Cluster->new('main');
-$node->init;
-# The prefix ends with the SQLSTATE, by which soak.py knows which errors are
-# expected.  Autovacuum comes often, because the tables are small.
-$node->append_conf(
-	'postgresql.conf', q{
-shared_preload_libraries = 'ttl_docs'
+# The log prefix ends with the SQLSTATE, by which soak.py knows the expected errors.  Autovacuum runs
+# often, because the tables are small.
+my $node = start_server(
+	'main', q{
 ttl_docs.purge_grace = 0
 log_statement = none
 log_line_prefix = '%m [%p] %b %a %e '
@@ -43,12 +41,11 @@ shared_buffers = '64MB'
 autovacuum_naptime = '2s'
 max_wal_size = '256MB'
 });
-$node->start;
 $node->safe_psql('postgres', 'CREATE EXTENSION ttl_docs');
 
 my @command = ($python, 'test/torture/soak.py', '--seconds', $seconds, '--log', $node->logfile, @shape);
 push @command, '--report', $ENV{PG_TEST_SOAK_REPORT} if $ENV{PG_TEST_SOAK_REPORT};
-ok(run_on($node, @command), 'a load that goes on');
+ok(run_on($node, @command), 'nothing grows under a load that runs for a long time');
 $node->stop;
 
 done_testing();

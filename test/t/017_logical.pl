@@ -1,9 +1,9 @@
-# Logical replication: stamps arrive as they were, purges arrive as deletes, and the
-# subscriber purges nothing by itself.
+# Logical replication: stamps arrive unchanged, a purge arrives as deletes, and the subscriber
+# purges nothing by itself.
 #
-# Publisher and subscriber both have their workers at work.  The subscriber's tables
-# are collections of their own, with a DefaultTTL of their own: the same, a shorter and
-# a longer one.  After each step the rows on both disks are compared, with their stamps.
+# Workers run on both servers.  The tables of the subscriber are collections with a DefaultTTL of
+# their own: the same, a shorter or a longer one.  After each step the test compares the rows on
+# disk of both servers, with their stamps.
 
 use strict;
 use warnings;
@@ -13,35 +13,32 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use SampleCollections;
 use Test::More;
+use TtlServer;
 
-sub start_server
+sub start
 {
-	my ($name, @init) = @_;
-	my $server = PostgreSQL::Test::Cluster->new($name);
-	$server->init(@init);
-	$server->append_conf(
-		'postgresql.conf', q{
-shared_preload_libraries = 'ttl_docs'
+	my ($name) = @_;
+	my $server = start_server(
+		$name, q{
 ttl_docs.purge_naptime = '20ms'
 max_logical_replication_workers = 8
 max_worker_processes = 16
-});
-	$server->start;
-	$server->safe_psql('postgres', 'CREATE EXTENSION ttl_docs');
+}, allows_streaming => 'logical');
+	install_in($server, 'postgres');
 	return $server;
 }
 
-my $publisher = start_server('publisher', allows_streaming => 'logical');
-my $subscriber = start_server('subscriber', allows_streaming => 'logical');
+my $publisher = start('publisher');
+my $subscriber = start('subscriber');
 
-# Each table, and its DefaultTTL on either side:
-# - events: the same
-# - shorter, longer: than that of the publisher
-# - bag: without a key, so that all of a row identifies it; another one, too
-# - parts: with partitions on the publisher, whose changes come as those of their root
-# - parents and notes: the purge of a parent takes its notes along
-# - listed: its column list leaves the system columns out
-# - stamped: its column list has _ts, but not _ttl and _slot
+# Each table, with its DefaultTTL on the publisher and on the subscriber:
+# - events: the same DefaultTTL
+# - shorter, longer: the subscriber has a shorter, or a longer one
+# - bag: has no key, so that the whole row identifies it; the subscriber has a longer one
+# - parts: has partitions on the publisher, whose changes arrive as changes of their root
+# - parents and notes: the purge of a parent deletes its notes
+# - listed: its column list has no system columns
+# - stamped: its column list has _ts, but neither _ttl nor _slot
 my %default_ttl = (
 	events => [ 3600, 3600 ],
 	shorter => [ 86400, 600 ],
@@ -81,8 +78,8 @@ sub create_tables
 
 create_tables($publisher, 0, 1);
 create_tables($subscriber, 1, 0);
-# Collections on the subscriber only, and plain tables here.  The second has no key here, so
-# that all of a row identifies it.
+# Collections on the subscriber, and plain tables on the publisher.  The second has no key on the
+# publisher, so that the whole row identifies it.
 $_->safe_psql(
 	'postgres', q{
 	CREATE TABLE plain (id text PRIMARY KEY, doc jsonb);
@@ -95,7 +92,7 @@ $subscriber->safe_psql(
 	SELECT ttl_docs.adopt('plain', 3600), ttl_docs.adopt('plain_bag', 3600);
 });
 my @collections = sort keys %default_ttl;
-# Those whose rows are the same on both sides
+# The tables whose rows are the same on both sides
 my @tables = ((grep { !/listed/ } @collections), 'notes');
 $publisher->safe_psql('postgres', "SELECT ttl_docs.pause_purge('$_')") for @collections;
 $publisher->safe_psql(
@@ -104,8 +101,7 @@ $publisher->safe_psql(
 		listed (id, doc), stamped (id, doc, _ts), plain, plain_bag
 		WITH (publish_via_partition_root = true)});
 
-# The rows of a table on disk, with their stamps.  Not the slot, which is the business
-# of each side.
+# The rows of a table on disk, with their stamps.  Without the slot, which differs.
 sub rows_of
 {
 	my ($server, $table) = @_;
@@ -114,12 +110,12 @@ sub rows_of
 		SELECT to_jsonb(t) - '_slot' FROM $table AS t ORDER BY 1");
 }
 
-# Waits until all has arrived, and compares both sides.
+# Waits until all changes have arrived, and compares tables of both sides.  Each counts as a test.
 sub arrives
 {
 	my ($name, @which) = @_;
 	$publisher->wait_for_catchup('sub');
-	is(rows_of($subscriber, $_), rows_of($publisher, $_), "$name: $_") for @which;
+	is(rows_of($subscriber, $_), rows_of($publisher, $_), "$name: the rows of $_ are the same on both sides") for @which;
 	return;
 }
 
@@ -153,9 +149,9 @@ $subscriber->safe_psql('postgres', "CREATE SUBSCRIPTION sub CONNECTION '$connstr
 $subscriber->wait_for_subscription_sync($publisher, 'sub');
 is( rows_of($subscriber, 'events') . "\n",
 	rows_of($publisher, 'events') =~ s/^.*"id": "expired".*\n//mr . "\n",
-	'first copy: the stamps are as they were, and what has expired is left out');
+	'first copy: it keeps the stamps, and leaves expired documents out');
 arrives('first copy', 'longer', 'bag');
-# From here on both sides have the same rows.
+# From now on both sides have the same rows.
 publish($_)
   for (
 	q{DELETE FROM bag},
@@ -165,7 +161,7 @@ publish($_)
 
 # ---- Changes ----
 
-# All kinds of writes, hours ago, some of which are dead already when they arrive.
+# All kinds of writes, hours ago.  Some documents have expired when they arrive.
 publish(
 	q{
 	SET ttl_docs.clock_offset = '-10h';
@@ -180,27 +176,27 @@ publish(
 	UPDATE events SET doc = '{"ttl": 7200}' WHERE id = 'inherits';
 	UPDATE events SET _ts = DEFAULT WHERE id = 'with ttl';
 });
-# At times of which some are rounded differently for the two DefaultTTLs.
+# At several times: the slots of some are rounded differently for the two DefaultTTLs.
 publish(
 	qq{
 	SET ttl_docs.clock_offset = '-${_}s';
 	INSERT INTO bag VALUES ('inherits $_', '{}'), ('with ttl $_', '{"ttl": 86400}'), ('deleted $_', '{}');
 }) for (0, 16, 32, 48);
 arrives('changes', @tables);
-is(live_on_subscriber('events'), 'inherits,with ttl', 'changes: what has expired is not live there');
-is(live_on_subscriber('shorter'), 'with ttl', 'changes: documents live as long as that collection says, shorter');
-is(live_on_subscriber('longer'), 'inherits,never', 'changes: or longer, but for a ttl of their own');
+is(live_on_subscriber('events'), 'inherits,with ttl', 'changes: the subscriber hides expired documents');
+is(live_on_subscriber('shorter'), 'with ttl', 'changes: documents live shorter under a shorter DefaultTTL of the subscriber');
+is(live_on_subscriber('longer'), 'inherits,never', 'changes: documents without a ttl live longer under a longer DefaultTTL of the subscriber');
 
-# An update of what has expired there only is no late write.
+# An update of a document that has expired only on the subscriber is no late write.
 publish(
 	q{
 	UPDATE shorter SET doc = '{"changed": 1}' WHERE id = 'inherits';
 	UPDATE shorter SET _ts = DEFAULT WHERE id = 'with ttl';
 });
 arrives('update', 'shorter');
-is(live_on_subscriber('shorter'), 'inherits,with ttl', 'update: it is live again, with its new stamp');
+is(live_on_subscriber('shorter'), 'inherits,with ttl', 'update: the document is live again, with its new stamp');
 
-# Taking over the key of an expired document: a delete and an insert.
+# A write that reuses the key of an expired document is a delete and an insert.
 publish(
 	q{
 	INSERT INTO events VALUES ('1 by age', 'new', '{}');
@@ -210,7 +206,7 @@ publish(
 	INSERT INTO longer VALUES ('with ttl', '{"ttl": 7200}');
 });
 arrives('keys', 'events', 'longer');
-is(live_on_subscriber('longer'), 'inherits,never,with ttl', 'keys: live is what the publisher has written');
+is(live_on_subscriber('longer'), 'inherits,never,with ttl', 'keys: the new document of the publisher is live');
 
 # Rows without a key are found by all of their columns.
 publish(
@@ -220,7 +216,7 @@ publish(
 });
 arrives('all columns', 'bag');
 
-# A change of settings is not replicated, and changes no stamp.
+# Changes of settings are not replicated, and change no stamp.
 publish(q{SELECT ttl_docs.set_default_ttl('longer', 7200)});
 publish(q{UPDATE longer SET doc = '{"changed": 1}' WHERE id = 'with ttl'});
 arrives('settings', 'longer');
@@ -229,14 +225,14 @@ is($subscriber->safe_psql('postgres', q{SELECT ttl_docs.get_default_ttl('longer'
 
 # ---- Publishers that do not send _ts ----
 
-# An UPDATE there renews the document here, also if it changes nothing.
+# An UPDATE on the publisher renews the document on the subscriber, also if it changes nothing.
 my @without_ts = ('listed', 'plain', 'plain_bag');
 for my $table (@without_ts, 'stamped')
 {
 	publish(qq{INSERT INTO $table VALUES ('changed', '{}'), ('touched', '{"ttl": 7200}'), ('left', '{}')});
 }
 $publisher->wait_for_catchup('sub');
-# Hours later.
+# Hours later
 for my $table (@without_ts, 'stamped')
 {
 	$subscriber->safe_psql(
@@ -251,56 +247,54 @@ for my $table (@without_ts, 'stamped')
 $publisher->wait_for_catchup('sub');
 for my $table (@without_ts, 'stamped')
 {
-	is(live_on_subscriber($table), 'changed,touched', "no _ts: $table is live where it was written");
+	is(live_on_subscriber($table), 'changed,touched', "no _ts: the updated documents of $table are live");
 	is( $subscriber->safe_psql(
 			'postgres', qq{
 		SELECT id, _ttl, ttl_docs.expires_at('$table', _ts, _ttl) - now() BETWEEN interval '25 min' AND interval '2 h',
 			_slot = ttl_docs_internal.slot(_ts, _ttl, 3600) FROM $table ORDER BY id}),
 		"changed|1800|t|t\ntouched|7200|t|t",
-		"no _ts: ttl and slot of $table");
+		"no _ts: ttl and slot of $table are right");
 }
 publish(qq{DELETE FROM $_}) for (@without_ts, 'stamped');
 
 # ---- No purge on the subscriber ----
 
-let_workers_look($subscriber, 'postgres');
-is(rows_of($subscriber, $_), rows_of($publisher, $_), "no purge: $_") for @tables;
-is(states($subscriber, 'postgres'), 'subscription', 'no purge: the states');
+let_workers_visit($subscriber, 'postgres');
+is(rows_of($subscriber, $_), rows_of($publisher, $_), "no purge: workers purge nothing of $_") for @tables;
+is(states($subscriber, 'postgres'), 'subscription', 'no purge: the state of all collections is subscription');
 is($subscriber->safe_psql('postgres', 'SELECT sum(purged) FROM ttl_docs.stat_collections'),
-	'0', 'no purge: the statistics');
-my ($ret, $stdout, $stderr) = $subscriber->psql('postgres', 'CALL ttl_docs.purge()');
-like($stderr, qr/subscription/, 'no purge: nor by CALL purge()');
-is(rows_of($subscriber, 'events'), rows_of($publisher, 'events'), 'no purge: all is there');
+	'0', 'no purge: stat_collections counts no purged document');
+like(error_of($subscriber, 'postgres', 'CALL ttl_docs.purge()'),
+	qr/subscription/, 'no purge: CALL purge() reports the subscription');
+is(rows_of($subscriber, 'events'), rows_of($publisher, 'events'), 'no purge: CALL purge() purges nothing');
 
-# A subscription that rests is one.
+# A disabled subscription counts, too.
 $subscriber->safe_psql('postgres', 'ALTER SUBSCRIPTION sub DISABLE');
-let_workers_look($subscriber, 'postgres');
-is(rows_of($subscriber, 'events'), rows_of($publisher, 'events'), 'no purge: nor while the subscription is disabled');
+let_workers_visit($subscriber, 'postgres');
+is(rows_of($subscriber, 'events'), rows_of($publisher, 'events'), 'no purge: workers purge nothing while the subscription is disabled');
 $subscriber->safe_psql('postgres', 'ALTER SUBSCRIPTION sub ENABLE');
 
 # ---- The purge of the publisher ----
 
-# Rows that were written as dead ones, and what is left of each table.
+# How many rows are left of each table after the purge.
 my %left = (events => 5, shorter => 2, longer => 2, bag => 8, parts => 1, parents => 1, listed => 0, stamped => 0);
 publish(q{SET ttl_docs.clock_offset = '-1d'; INSERT INTO bag VALUES ('dead', '{}')});
 arrives('before the purge', 'bag');
 publish("SELECT ttl_docs.resume_purge('$_')") for @collections;
-let_workers_look($publisher, 'postgres');
+let_workers_visit($publisher, 'postgres');
 for my $table (sort keys %left)
 {
-	ok($publisher->poll_query_until('postgres', "SELECT on_disk('$table')", $left{$table}),
-		"purge: $table is purged on the publisher")
-	  or diag($publisher->safe_psql('postgres', 'SELECT * FROM ttl_docs.stat_collections'));
+	on_disk_becomes($publisher, 'postgres', $table, $left{$table}, "purge: $table is purged on the publisher");
 }
 arrives('purge', @tables);
 is($subscriber->safe_psql('postgres', 'SELECT string_agg(id, \',\') FROM notes'),
-	'of q', 'purge: with the children that went along');
+	'of q', 'purge: children that the purge deletes are deleted on the subscriber');
 is($subscriber->safe_psql('postgres', 'SELECT sum(purged) FROM ttl_docs.stat_collections'),
-	'0', 'purge: nothing of it was done by the subscriber');
+	'0', 'purge: the subscriber has purged nothing itself');
 
-# ---- Where no publisher purges ----
+# ---- The purge of the publisher does not arrive ----
 
-# Only inserts are published; and two servers that subscribe to each other, each of which
+# A publication of inserts only; and two servers that subscribe to each other, each of which
 # publishes its own rows.
 for my $server ($publisher, $subscriber)
 {
@@ -334,35 +328,34 @@ $publisher->wait_for_catchup('sub_inserts');
 $publisher->wait_for_catchup('sub_to_s');
 $subscriber->wait_for_catchup('sub_to_p');
 publish(q{SELECT ttl_docs.resume_purge('inserts')});
-ok($publisher->poll_query_until('postgres', q{SELECT on_disk('inserts')}, '0'), 'inserts: the publisher purges');
-let_workers_look($_, 'postgres') for ($publisher, $subscriber);
-is($subscriber->safe_psql('postgres', q{SELECT on_disk('inserts')}), '2', 'inserts: its deletes do not arrive');
-is($_->safe_psql('postgres', q{SELECT on_disk('twoway')}), '2', 'two ways: nobody purges') for ($publisher, $subscriber);
-($ret, $stdout, $stderr) = $subscriber->psql('postgres', q{SELECT ttl_docs.resume_purge('inserts')});
-like($stderr, qr/still held: subscription.*set_purge_subscribed/s, 'resume_purge() names the way out');
+on_disk_becomes($publisher, 'postgres', 'inserts', 0, 'inserts: the publisher purges');
+let_workers_visit($_, 'postgres') for ($publisher, $subscriber);
+is(count_on_disk($subscriber, 'postgres', 'inserts'), '2', 'inserts: the deletes of the publisher do not arrive');
+is(count_on_disk($_, 'postgres', 'twoway'), '2', 'two ways: no side purges') for ($publisher, $subscriber);
+like(error_of($subscriber, 'postgres', q{SELECT ttl_docs.resume_purge('inserts')}),
+	qr/still held: subscription.*set_purge_subscribed/s, 'inserts: the message of resume_purge() names set_purge_subscribed()');
 $_->safe_psql('postgres', q{SELECT ttl_docs.set_purge_subscribed('twoway', true)}) for ($publisher, $subscriber);
 $subscriber->safe_psql('postgres', q{SELECT ttl_docs.set_purge_subscribed('inserts', true)});
-ok($subscriber->poll_query_until('postgres', q{SELECT on_disk('inserts')}, '0'),
-	'inserts: the subscriber purges when its owner says so');
+on_disk_becomes($subscriber, 'postgres', 'inserts', 0, 'inserts: the subscriber purges after set_purge_subscribed()');
 for my $server ($publisher, $subscriber)
 {
-	ok($server->poll_query_until('postgres', q{SELECT on_disk('twoway')}, '0'), 'two ways: each side purges');
+	on_disk_becomes($server, 'postgres', 'twoway', 0, 'two ways: each side purges after set_purge_subscribed()');
 }
-# It is kept, and can be taken back.
+# The setting is stored, and can be reset.
 $subscriber->safe_psql('postgres', q{SELECT ttl_docs.pause_purge('inserts'), ttl_docs.resume_purge('inserts')});
 is($subscriber->safe_psql('postgres', q{SELECT purge_subscribed FROM ttl_docs.collections WHERE collection = 'inserts'::regclass}),
-	't', 'the label keeps it');
+	't', 'purge_subscribed: the label stores it');
 $subscriber->safe_psql('postgres', q{SELECT ttl_docs.set_purge_subscribed('inserts', false)});
 publish(q{SET ttl_docs.clock_offset = '-2h'; INSERT INTO inserts (id, doc) VALUES ('c', '{}')});
 $publisher->wait_for_catchup('sub_inserts');
-let_workers_look($subscriber, 'postgres');
-is($subscriber->safe_psql('postgres', q{SELECT on_disk('inserts')}), '1', 'taken back, it is left to the publisher');
+let_workers_visit($subscriber, 'postgres');
+is(count_on_disk($subscriber, 'postgres', 'inserts'), '1', 'purge_subscribed: the subscriber purges nothing after it is reset');
 
 $publisher->safe_psql('postgres', 'DROP SUBSCRIPTION sub_to_p');
 $subscriber->safe_psql('postgres', "DROP SUBSCRIPTION $_") for ('sub_inserts', 'sub_to_s');
 $subscriber->safe_psql('postgres', 'DROP SUBSCRIPTION sub');
 
-# ---- Tables that are replicated already are adopted ----
+# ---- adopt() of tables that are already replicated ----
 
 # With a key, without one (REPLICA IDENTITY FULL), and without rows.
 $_->safe_psql(
@@ -382,32 +375,32 @@ publish(
 $subscriber->safe_psql('postgres', "CREATE SUBSCRIPTION later CONNECTION '$connstr' PUBLICATION later");
 $subscriber->wait_for_subscription_sync($publisher, 'later');
 
+# Adopts a table, and returns the messages.
 sub adopt
 {
 	my ($server, $table, @arguments) = @_;
 	my $call = join ', ', "'$table'", @arguments;
-	my ($ret, $stdout, $stderr) = $server->psql('postgres', "SELECT ttl_docs.adopt($call)");
-	return $stderr;
+	return error_of($server, 'postgres', "SELECT ttl_docs.adopt($call)");
 }
 
-# First the subscriber, with TTL off.
-is(adopt($subscriber, 'keyed'), '', 'adopt: the subscriber, with a key');
+# First on the subscriber, with TTL off.
+is(adopt($subscriber, 'keyed'), '', 'adopt: no warning on the subscriber for a table with a key');
 like(adopt($subscriber, $_), qr/WARNING:  subscribed table "$_" has no primary key.*HINT:  Add a primary key/s,
-	"adopt: the subscriber is warned, $_") for ('keyless', 'blank');
-# As the warning says, the change of a plain table without a key is lost.
+	"adopt: a warning on the subscriber for $_, which has no key") for ('keyless', 'blank');
+# As the warning says, changes of a table without a key are lost.
 publish(q{UPDATE keyed SET doc = '{"n": 1}' WHERE id = 'a'; UPDATE keyless SET doc = '{"n": 1}' WHERE id = 'a'});
 $publisher->wait_for_catchup('later');
 my $docs = q{SELECT string_agg(id || doc, ' ' ORDER BY id) FROM %s};
-is($subscriber->safe_psql('postgres', sprintf $docs, 'keyed'), 'a{"n": 1} b{}', 'adopt: with a key, changes arrive');
-is($subscriber->safe_psql('postgres', sprintf $docs, 'keyless'), 'a{} b{}', 'adopt: without one, they are lost');
+is($subscriber->safe_psql('postgres', sprintf $docs, 'keyed'), 'a{"n": 1} b{}', 'adopt: changes of a table with a key arrive');
+is($subscriber->safe_psql('postgres', sprintf $docs, 'keyless'), 'a{} b{}', 'adopt: changes of a table without a key are lost');
 
-# Then the publisher, which says what it needs, and refuses what would be lost.
+# Then on the publisher, which gives a notice, and refuses a table whose changes would be lost.
 my $published = qr/NOTICE:  table "\w+" is published.*HINT:  .*on each subscriber, with TTL off: SELECT ttl_docs\.adopt\('public\.\w+'\)/s;
-like(adopt($publisher, 'keyed', 3600), $published, 'adopt: the publisher, with a key');
+like(adopt($publisher, 'keyed', 3600), $published, 'adopt: a notice on the publisher for a table with a key');
 like(adopt($publisher, 'keyless', 3600),
 	qr/ERROR:  cannot adopt "keyless": subscribers would lose its updates and deletes.*HINT:  Add a primary key/s,
-	'adopt: the publisher, without a key');
-like(adopt($publisher, 'blank', 3600), $published, 'adopt: the publisher, without rows');
+	'adopt: the publisher refuses a table with rows and without a key');
+like(adopt($publisher, 'blank', 3600), $published, 'adopt: a notice on the publisher for a table without rows');
 publish(
 	q{
 	UPDATE keyed SET doc = '{"n": 2}' WHERE id = 'a';
@@ -417,17 +410,17 @@ publish(
 	DELETE FROM blank WHERE id = 'b';
 });
 $publisher->wait_for_catchup('later');
-is(rows_of($subscriber, 'blank'), rows_of($publisher, 'blank'), 'adopt: rows that come later are found by their stamps');
+is(rows_of($subscriber, 'blank'), rows_of($publisher, 'blank'), 'adopt: rows that are written later arrive with their stamps');
 is($subscriber->safe_psql('postgres', sprintf $docs, $_), 'a{"n": 2}', "adopt: changes of $_ arrive")
   for ('keyed', 'blank');
 
-# With a key on both sides, as the hint says; and where nothing but inserts is published, or
-# the stamps are those of a column.
+# With a key on both sides, as the hint says; with a publication of inserts only; and with stamps
+# from a column.
 $_->safe_psql('postgres', 'ALTER TABLE keyless ADD PRIMARY KEY (id)') for ($subscriber, $publisher);
-like(adopt($publisher, 'keyless', 3600), $published, 'adopt: with its new key');
+like(adopt($publisher, 'keyless', 3600), $published, 'adopt: the publisher accepts the table with a new key');
 publish(q{UPDATE keyless SET doc = '{"n": 2}' WHERE id = 'a'; DELETE FROM keyless WHERE id = 'b'});
 $publisher->wait_for_catchup('later');
-is($subscriber->safe_psql('postgres', sprintf $docs, 'keyless'), 'a{"n": 2}', 'adopt: and its changes arrive');
+is($subscriber->safe_psql('postgres', sprintf $docs, 'keyless'), 'a{"n": 2}', 'adopt: changes of the table with a new key arrive');
 $subscriber->safe_psql('postgres', 'DROP SUBSCRIPTION later');
 publish(
 	q{
@@ -450,12 +443,12 @@ publish(
 	INSERT INTO unpublished VALUES ('{}');
 	INSERT INTO all_of_it.branch VALUES (1, '{}');
 });
-like(adopt($publisher, 'log', 3600), $published, 'adopt: inserts only');
-like(adopt($publisher, 'dated', 3600, q{last_modified => 'changed'}), $published, 'adopt: stamps of a column');
-is(adopt($publisher, 'listed_log', 3600), '', 'adopt: a column list leaves the new columns out');
-is(adopt($publisher, 'unpublished', 3600), '', 'adopt: not published');
+like(adopt($publisher, 'log', 3600), $published, 'adopt: a table of which only inserts are published is accepted');
+like(adopt($publisher, 'dated', 3600, q{last_modified => 'changed'}), $published, 'adopt: a table whose stamps come from a column is accepted');
+is(adopt($publisher, 'listed_log', 3600), '', 'adopt: no notice if a column list leaves the new columns out');
+is(adopt($publisher, 'unpublished', 3600), '', 'adopt: no notice for a table that is not published');
 like(adopt($publisher, 'all_of_it.branch', 3600), qr/Table "leaf" is published with REPLICA IDENTITY FULL/,
-	'adopt: a partition, by its schema');
+	'adopt: a partition that is published by its schema is refused');
 $_->stop for ($subscriber, $publisher);
 
 done_testing();

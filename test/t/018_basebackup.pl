@@ -1,14 +1,13 @@
-# pg_basebackup and point-in-time recovery: what a server shows that was brought back to
-# a moment is what the first one showed at that moment, and the dead stay dead.
+# pg_basebackup and point-in-time recovery: a recovered server shows what the first server showed
+# at that time, and expired documents stay expired.
 #
-# After the backup, the history of one collection goes on: documents expire because the
-# DefaultTTL is lowered, stay dead when it is raised, one of them loses its key to a new
-# document, the rest is purged, and TTL is turned off.  Each event is one transaction,
-# and recovery stops before or after it.  Besides, there are collections of all kinds
-# that nothing happens to (SampleCollections.pm).
+# After the backup, one collection has a history: documents expire because the DefaultTTL is
+# lowered, stay expired when it is raised, one of them loses its key to a new document, the others
+# are purged, and TTL is turned off.  Each event is one transaction, and recovery stops before or
+# after it.  Other collections of all kinds do not change (SampleCollections.pm).
 #
-# A recovered server has the OIDs of the first one: nothing is held, and the purge goes
-# on when recovery ends.  To look first, ttl_docs.purge is off in the configuration.
+# A recovered server has the OIDs of the first one.  So nothing is held, and the purge goes on when
+# recovery ends.  The test first sets ttl_docs.purge = off, to see the server as it was.
 
 use strict;
 use warnings;
@@ -18,28 +17,25 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use SampleCollections;
 use Test::More;
+use TtlServer;
 
-my $primary = PostgreSQL::Test::Cluster->new('primary');
-$primary->init(has_archiving => 1, allows_streaming => 1);
-my $incremental = $primary->pg_version >= 17;
-$primary->append_conf(
-	'postgresql.conf', q{
-shared_preload_libraries = 'ttl_docs'
+my $primary = new_server(
+	'primary', q{
 ttl_docs.purge_grace = 0
 ttl_docs.purge_naptime = '20ms'
 ttl_docs.purge = off
 autovacuum = off
-});
+}, has_archiving => 1, allows_streaming => 1);
+my $incremental = $primary->pg_version >= 17;
 $primary->append_conf('postgresql.conf', 'summarize_wal = on') if $incremental;
 $primary->start;
 make_sample($primary, 'source');
 $primary->safe_psql('postgres', 'ALTER DATABASE source RESET ttl_docs.purge');
 my $sample = picture($primary, 'source');
 
-# ---- The backup, and what happened then ----
+# ---- The backup, and the history ----
 
-# Written two hours ago, but for one.  "due" was live when its clock was ten minutes
-# back, and has expired since.
+# All documents but one were written two hours ago.  "due" expired a few minutes ago.
 $primary->safe_psql(
 	'postgres', q{
 	CREATE EXTENSION ttl_docs;
@@ -53,7 +49,7 @@ $primary->safe_psql(
 		('due later', '{"ttl": 9000}');
 });
 
-# What the collection shows, at its clock and at others; what is on disk; its settings.
+# The documents that the collection shows, now and at other times; the rows on disk; its settings.
 sub history
 {
 	my ($node) = @_;
@@ -71,7 +67,7 @@ sub history
 }
 
 $primary->backup('base');
-$primary->command_ok([ 'pg_verifybackup', $primary->backup_dir . '/base' ], 'pg_verifybackup');
+$primary->command_ok([ 'pg_verifybackup', $primary->backup_dir . '/base' ], 'pg_verifybackup succeeds');
 
 my @events = (
 	[ lowered => q{SELECT ttl_docs.set_default_ttl('history', 3600)} ],
@@ -87,22 +83,22 @@ for (@events)
 	$xid{$event} =
 	  (split /\n/, $primary->safe_psql('postgres', "BEGIN; SELECT pg_current_xact_id(); $sql; COMMIT"))[0];
 	$after{$event} = history($primary);
-	isnt($after{$event}, $before{$event}, "$event: something has changed");
+	isnt($after{$event}, $before{$event}, "$event: the event changes something");
 	$primary->backup('increment',
 		backup_options => [ '--incremental', $primary->backup_dir . '/base/backup_manifest' ])
 	  if $incremental && $event eq 'raised';
 }
 is((split /\n/, $after{raised})[0],
-	'due later,young', 'raised: what had expired under the lower DefaultTTL stays dead');
+	'due later,young', 'raised: documents that expired under the lower DefaultTTL stay expired');
 
 my $last_wal = $primary->safe_psql('postgres', 'SELECT pg_walfile_name(pg_current_wal_insert_lsn())');
 $primary->safe_psql('postgres', 'SELECT pg_switch_wal()');
 $primary->poll_query_until('postgres', "SELECT last_archived_wal >= '$last_wal' FROM pg_stat_archiver")
-  or die 'the log is not archived';
+  or die 'WAL is not archived';
 
 # ---- Recovery to a point in time ----
 
-# Starts a server from the backup, which recovers until just before or after an event.
+# Starts a server from the backup, which recovers until just before, or just after, an event.
 sub recover
 {
 	my ($name, $event, $inclusive, $action, %more) = @_;
@@ -123,11 +119,11 @@ archive_mode = off
 	return $node;
 }
 
-# After recovery the purge goes on, where it is not off: nothing is held.
+# After recovery, workers purge: nothing is held.  Counts as a test.
 sub purge_goes_on
 {
 	my ($node, $name, $live) = @_;
-	let_workers_look($node, 'postgres');
+	let_workers_visit($node, 'postgres');
 	is( $node->safe_psql(
 			'postgres', q{SET ttl_docs.show_expired = on; SELECT string_agg(id, ',' ORDER BY id) FROM history}),
 		$live, "$name: the purge goes on");
@@ -143,20 +139,20 @@ for (
 {
 	my ($name, $event, $inclusive, $live) = @$_;
 	my $node = recover($name, $event, $inclusive, 'promote');
-	is(history($node), $inclusive eq 'on' ? $after{$event} : $before{$event}, "$name: as it was then");
+	is(history($node), $inclusive eq 'on' ? $after{$event} : $before{$event}, "$name: the collection is as it was at that time");
 	pictures_agree(picture($node, 'source'), $sample, $name) if $name eq 'before_lowered';
-	is(states($node, 'source'), 'disabled,paused', "$name: nothing is held, but the purge is off");
+	is(states($node, 'source'), 'disabled,paused', "$name: no collection is held, and the purge is off");
 	is(history($node), $inclusive eq 'on' ? $after{$event} : $before{$event}, "$name: nothing is purged");
-	$node->append_conf('postgresql.conf', 'ttl_docs.purge = on');
-	$node->reload;
+	reload_with($node, 'ttl_docs.purge = on');
 	purge_goes_on($node, $name, $live);
 	$node->stop;
 }
 
-# By itself, where it was on: after the DefaultTTL was raised, what had expired goes.
+# The purge is on: documents that expired before the DefaultTTL was raised are purged without a
+# command.
 my $node = recover('by_itself', 'raised', 'on', 'promote', conf => 'ttl_docs.purge = on');
 purge_goes_on($node, 'by_itself', 'due later,young');
-let_workers_look($node, 'source');
+let_workers_visit($node, 'source');
 behaves($node, 'source', 'by_itself');
 is($node->safe_psql('postgres', 'SELECT count(*) FROM cache'), '0', 'by_itself: an unlogged collection is empty');
 is( $node->safe_psql(
@@ -164,15 +160,15 @@ is( $node->safe_psql(
 		INSERT INTO cache (id, doc) VALUES ('new', '{}'), ('short', '{"ttl": 60}');
 		SET ttl_docs.clock_offset = '2min';
 		SELECT string_agg(id, ',') FROM cache}),
-	'new', 'by_itself: and a collection nevertheless');
+	'new', 'by_itself: new documents of an unlogged collection expire');
 $node->stop;
 
-# A recovery that waits at its target answers as a standby does, and purges nothing.
+# A recovery that waits at its target gives answers like a standby, and purges nothing.
 $node = recover('paused', 'lowered', 'on', 'pause', conf => 'ttl_docs.purge = on');
 $node->poll_query_until('postgres', q{SELECT pg_get_wal_replay_pause_state() = 'paused'}) or die 'no pause';
-is(history($node), $after{lowered}, 'paused: as it was then');
+is(history($node), $after{lowered}, 'paused: the collection is as it was at that time');
 pictures_agree(picture($node, 'source'), $sample, 'paused');
-is(states($node, 'postgres'), 'standby', 'paused: nothing is purged meanwhile');
+is(states($node, 'postgres'), 'standby', 'paused: the state is standby');
 is($node->safe_psql('postgres', q{SELECT count(*) FROM pg_stat_activity WHERE backend_type LIKE 'ttl_docs%'}),
 	'0', 'paused: there is no launcher');
 $node->safe_psql('postgres', 'SELECT pg_wal_replay_resume()');
@@ -180,31 +176,31 @@ $node->poll_query_until('postgres', 'SELECT NOT pg_is_in_recovery()') or die 're
 purge_goes_on($node, 'paused', 'due later,young');
 $node->stop;
 
-# A full backup and an increment, put together
+# A full backup and an incremental one, combined
 SKIP:
 {
 	skip 'no incremental backups in this PostgreSQL', 1 unless $incremental;
 	$node = recover('combined', 'purged', 'off', 'promote',
 		backup => 'increment', init => { combine_with_prior => ['base'] });
-	is(history($node), $before{purged}, 'combined: as it was then');
+	is(history($node), $before{purged}, 'combined: the collection is as it was at that time');
 	pictures_agree(picture($node, 'source'), $sample, 'combined');
 	$node->stop;
 }
 
 # ---- A backup without a target ----
 
-# As tar files, with the log that it needs, of the server as it is now.
+# Tar files of the current server, with the WAL that they need.
 $primary->command_ok(
 	[
 		'pg_basebackup', '--no-sync', '-c', 'fast', '-Ft', '-X', 'stream', '-D',
 		$primary->backup_dir . '/tar', '-d', $primary->connstr('postgres')
 	],
-	'tar: pg_basebackup');
+	'tar: pg_basebackup succeeds');
 $node = PostgreSQL::Test::Cluster->new('tar');
 $node->init_from_backup($primary, 'tar', tar_program => 'tar');
 $node->append_conf('postgresql.conf', 'archive_mode = off');
 $node->start;
-is(history($node), history($primary), 'tar: the same history');
+is(history($node), history($primary), 'tar: the collection is the same');
 pictures_agree(picture($node, 'source'), $sample, 'tar');
 $node->stop;
 $primary->stop;

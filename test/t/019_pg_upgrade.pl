@@ -1,26 +1,25 @@
-# pg_upgrade from an older PostgreSQL: collections go on as if nothing had happened.
+# pg_upgrade from an older PostgreSQL: collections work as before.
 #
-# The older server is that of the pg_config in PG_TEST_OLD_CONFIG; it is copied, and
-# ttl_docs built for it, as test/env.sh does for the server of the tests.  Without one,
-# there is nothing to test; test/upgrade_matrix.sh runs this on real pairs of versions.
+# PG_TEST_OLD_CONFIG names the pg_config of the older server.  The test copies that server and
+# builds ttl_docs for it, as test/env.sh does for the server of the tests.  Without the variable the
+# test is skipped; test/upgrade_matrix.sh runs it on real pairs of versions.
 #
-# By copy and by link, checked before the purge is let at it: the same stamps, settings
-# and floors, what is expired stays expired at all instants to come, and no collection is
-# taken for a restored one, since tables and databases keep their OIDs.  Then the purge
-# goes on, and everything works (SampleCollections.pm).
+# By copy and by link.  Before the purge: stamps, settings and floors are the same; expired documents
+# are hidden, now and later; no collection counts as restored, because tables and databases keep
+# their OIDs.  Then the purge goes on, and everything works (SampleCollections.pm).
 #
-# Most owners are no superusers: while pg_upgrade attaches partitions and adds foreign keys,
-# they have no rights on the functions of the extension yet.
+# Most owners are no superusers: while pg_upgrade attaches partitions and adds foreign keys, they do
+# not have rights on the functions of the extension yet.
 
 use strict;
 use warnings;
 
 use lib 'test/perl';
-use Cwd qw(getcwd);
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use SampleCollections;
 use Test::More;
+use TtlServer;
 
 my $old_config = $ENV{PG_TEST_OLD_CONFIG}
   or plan skip_all => 'PG_TEST_OLD_CONFIG does not name the pg_config of an older PostgreSQL';
@@ -33,7 +32,7 @@ ttl_docs.purge_naptime = '20ms'
 
 # ---- Two servers ----
 
-# Makes an installation of the older PostgreSQL, with ttl_docs, and returns its path.
+# Installs the older PostgreSQL with ttl_docs in a directory, and returns its path.
 sub install_old
 {
 	my $place = PostgreSQL::Test::Utils::tempdir();
@@ -51,7 +50,7 @@ sub install_old
 	return $programs =~ s{/bin$}{}r;
 }
 
-# Checksums are the default of some versions only, and have to be the same.
+# Some versions have checksums by default.  Both servers need the same setting.
 sub init_server
 {
 	my ($name, $preload, @where) = @_;
@@ -61,29 +60,12 @@ sub init_server
 	return $server;
 }
 
-# Runs pg_upgrade, in a directory of its own because older ones leave files there.
-sub upgrade
-{
-	my ($old, $new, @options) = @_;
-	my $here = getcwd();
-	chdir $new->basedir or die $!;
-	my @command = (
-		'pg_upgrade', '--no-sync', @options,
-		'-d', $old->data_dir, '-D', $new->data_dir,
-		'-b', $old->config_data('--bindir'), '-B', $new->config_data('--bindir'),
-		'-s', $new->host, '-p', $old->port, '-P', $new->port);
-	my ($stdout, $stderr) = ('', '');
-	my $ok = IPC::Run::run(\@command, '>', \$stdout, '2>', \$stderr);
-	chdir $here or die $!;
-	return ($ok, "$stdout\n$stderr");
-}
-
 my $install_path = install_old();
 
-# ---- What there is before ----
+# ---- The old server ----
 
-# The sample in a database of its own, and a collection in that which every server has;
-# and one that is older than a change of its OIDs could be.
+# The sample is in a database of its own.  The database "postgres" has a collection whose file has
+# another number than its OID.
 my $old = init_server('old', 1, install_path => $install_path);
 $old->start;
 make_sample($old, 'source');
@@ -99,8 +81,8 @@ $old->safe_psql(
 });
 $old->safe_psql('postgres', 'VACUUM FULL rewritten');
 
-# The tables of an application, whose role owns nothing else: partitions of several levels,
-# and foreign keys between collections, by which a dead customer is kept or takes orders along.
+# Tables of an application, with their own role: partitions of several levels, and foreign keys
+# between collections.  One keeps an expired customer, another one deletes the orders with it.
 $old->safe_psql(
 	'source', q{
 	CREATE ROLE app;
@@ -125,7 +107,7 @@ $old->safe_psql(
 	RESET ttl_docs.clock_offset;
 	INSERT INTO app.customers VALUES (3, '{}'), (13, '{"ttl": -1}');
 	INSERT INTO app.orders VALUES (4, 3, '{}'), (5, 13, '{"ttl": 3000}');
-	-- of the sample, too, with a partition of another owner than its root
+	-- tables of the sample, too; a partition has another owner than its root
 	ALTER TABLE parts OWNER TO app;
 	ALTER TABLE parts_1 OWNER TO app;
 	ALTER TABLE parts_2 OWNER TO app;
@@ -145,51 +127,51 @@ my $app_rows = q{
 	SELECT relname, relowner::regrole FROM pg_class
 	 WHERE relnamespace = 'app'::regnamespace AND relkind IN ('r', 'p') ORDER BY relname};
 my %app_before = map { ($_ => $old->safe_psql('source', "SET ttl_docs.show_expired = $_; $app_rows")) } qw(on off);
-like($app_before{off}, qr/\Acustomers\|3,13\norders\|1,2,4,5\n/, 'what is live of the application');
-like($app_before{on}, qr/\Acustomers\|1,2,3,11,12,13\norders\|1,2,3,4,5\n/, 'and what is on disk');
+like($app_before{off}, qr/\Acustomers\|3,13\norders\|1,2,4,5\n/, 'the live documents of the application are visible');
+like($app_before{on}, qr/\Acustomers\|1,2,3,11,12,13\norders\|1,2,3,4,5\n/, 'the expired documents of the application are on disk');
 my %labels = map { ($_ => $old->safe_psql($_, $labels)) } qw(source postgres);
 $old->stop;
 note("pg_upgrade from $versions");
 
 # ---- Without the library ----
 
-# The new server has to have it preloaded.  That is found out before anything is done.
+# The new server has to preload it.  pg_upgrade detects this before it does anything.
 my $unprepared = init_server('unprepared', 0);
-my ($ok, $output) = upgrade($old, $unprepared, '--check');
-ok(!$ok, "$versions: refused, if the new server does not preload ttl_docs")
+my ($ok, $output) = run_pg_upgrade($old, $unprepared, '--check');
+ok(!$ok, "$versions: pg_upgrade refuses a new server that does not preload ttl_docs")
   or diag($output);
 
 # ---- By copy and by link ----
 
-# Of the same old server: linking is last, since it takes the files away.
+# From the same old server.  Linking is last: it makes the old server unusable.
 for ([ copied => () ], [ linked => '--link' ])
 {
 	my ($name, @options) = @$_;
 	my $how = "$versions, $name";
 	my $new = init_server($name, 1);
-	($ok, $output) = upgrade($old, $new, @options);
-	ok($ok, "$how: pg_upgrade") or diag($output);
+	($ok, $output) = run_pg_upgrade($old, $new, @options);
+	ok($ok, "$how: pg_upgrade succeeds") or diag($output);
 
-	# The settings of the databases came along, so nothing is purged yet.
+	# The new server has the settings of the databases, so nothing is purged yet.
 	$new->start;
 	pictures_agree(picture($new, 'source'), $before, $how);
-	is($new->safe_psql($_, $labels), $labels{$_}, "$how: labels and OIDs in $_") for qw(source postgres);
+	is($new->safe_psql($_, $labels), $labels{$_}, "$how: labels and OIDs in $_ are the same") for qw(source postgres);
 	is(states($new, 'source'), 'disabled,paused', "$how: no collection counts as restored");
 	is($new->safe_psql('postgres', 'SELECT count(*), min(id), max(id) FROM rewritten'),
-		'20|101|120', "$how: what has expired is not live");
+		'20|101|120', "$how: expired documents are hidden");
 	is($new->safe_psql('source', "SET ttl_docs.show_expired = $_; $app_rows"),
-		$app_before{$_}, "$how: tables of other owners, expired shown: $_") for qw(off on);
+		$app_before{$_}, "$how: tables of other owners are the same with show_expired = $_") for qw(off on);
 
-	# The purge goes on once it may, by the workers.
+	# Workers purge as soon as the purge is on.
 	$new->safe_psql('postgres', "ALTER DATABASE $_ RESET ttl_docs.purge") for qw(source postgres);
-	let_workers_look($new, 'postgres', 'source');
-	is($new->safe_psql('postgres', "SELECT on_disk('rewritten')"), '20', "$how: the workers purge");
+	let_workers_visit($new, 'postgres', 'source');
+	is(count_on_disk($new, 'postgres', 'rewritten'), '20', "$how: workers purge");
 	is($new->safe_psql('source', "SELECT on_disk('sessions'), on_disk('raised'), on_disk('detached')"),
-		'3|3|2', "$how: in the other database, too");
-	is($new->safe_psql('source', q{SELECT on_disk('"Odd Schema"."My Docs"')}), '2', "$how: but for what is paused");
+		'3|3|2', "$how: workers purge in the other database, too");
+	is(count_on_disk($new, 'source', '"Odd Schema"."My Docs"'), '2', "$how: workers do not purge a paused collection");
 	like( $new->safe_psql('source', "SET ttl_docs.show_expired = on; $app_rows"),
 		qr/\Acustomers\|2,3,12,13\norders\|4,5\nbills\|2,12\n/,
-		"$how: as their owners, but for what a foreign key keeps");
+		"$how: tables of other owners are purged, and a foreign key keeps its documents");
 	pictures_agree(picture($new, 'source'), $before, "$how, purged", grep { /^live/ } sort keys %$before);
 	behaves($new, 'source', $how);
 	is( $new->safe_psql(
@@ -200,7 +182,7 @@ for ([ copied => () ], [ linked => '--link' ])
 			SELECT count(*) FROM made;
 			ALTER EXTENSION ttl_docs UPDATE;
 			SELECT ttl_docs.release('rewritten')}),
-		"made\na\n0\n", "$how: new collections, and the end of old ones");
+		"made\na\n0\n", "$how: a new collection works, and an old one can be released");
 	$new->stop;
 }
 

@@ -1,12 +1,10 @@
-# From each version of the extension that there ever was to the one of today: ALTER
-# EXTENSION UPDATE leaves what CREATE EXTENSION would have made, and collections that
-# were made under the old version go on as they were.
+# ALTER EXTENSION UPDATE from every version of the extension to the current one: the result is the
+# same as that of CREATE EXTENSION, and collections of the old version work as before.
 #
-# Every version with a script of its own is where an upgrade may begin, and every step
-# on the way to the default version is gone one by one.  What is compared: all objects of
-# the extension with their definitions, comments and rights, and the documents, live and
-# expired, before and after.  While there is one version, an upgrade is one from it to
-# itself, which must change nothing.
+# An upgrade begins at every version that has a script of its own, and takes every step to the
+# default version one by one.  The test compares all objects of the extension with their definitions,
+# comments and rights, and the documents, live and expired, before and after.  As long as there is one
+# version, the upgrade goes from this version to itself, and must change nothing.
 
 use strict;
 use warnings;
@@ -16,29 +14,23 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use SampleCollections;
 use Test::More;
+use TtlServer;
 
 my $extension = 'ttl_docs';
-my $node = PostgreSQL::Test::Cluster->new('main');
-$node->init;
-$node->append_conf(
-	'postgresql.conf', q{
-shared_preload_libraries = 'ttl_docs'
-ttl_docs.purge = off
-});
-$node->start;
+my $node = start_server('main', 'ttl_docs.purge = off');
 
 my $today = $node->safe_psql('postgres',
 	"SELECT default_version FROM pg_available_extensions WHERE name = '$extension'");
-ok($today, "the default version is $today");
+ok($today, "there is a default version: $today");
 
 # ---- Versions and paths ----
 
-# Those with a script of their own can be installed without another one.
+# The versions that have a script of their own.
 my @installable = sort map { m{/$extension--([^-]+)\.sql$} ? $1 : () }
   glob($node->config_data('--sharedir') . "/extension/$extension--*.sql");
-ok(scalar(@installable), "there are versions to begin with: @installable");
+ok(scalar(@installable), "there are versions to start from: @installable");
 
-# The versions on the way from one to that of today, as PostgreSQL would go.
+# The steps from a version to the current one, in the order that PostgreSQL chooses.
 sub steps_from
 {
 	my ($version) = @_;
@@ -48,19 +40,19 @@ sub steps_from
 	return split /--/, $path;
 }
 
-# No version is left behind, also of those that only an upgrade leads to.
+# There is a way from every version, also from those that only an upgrade reaches.
 for my $version (
 	split /\n/,
 	$node->safe_psql('postgres',
 		"SELECT DISTINCT version FROM pg_available_extension_versions WHERE name = '$extension'"))
 {
-	ok(scalar(steps_from($version)), "ALTER EXTENSION UPDATE finds its way from $version to $today");
+	ok(scalar(steps_from($version)), "ALTER EXTENSION UPDATE leads from $version to $today");
 }
 
 # ---- Objects ----
 
-# Each object of the extension by its name, with all that it is: a text.  Names do not
-# depend on search_path, nor anything on OIDs.
+# A text with all objects of the extension: name, comment, rights and definition.  It depends neither
+# on search_path nor on OIDs.
 my $objects = q{
 	SET search_path = '';
 	WITH members AS (
@@ -100,13 +92,13 @@ my $objects = q{
 $node->safe_psql('postgres', 'CREATE DATABASE fresh');
 $node->safe_psql('fresh', "CREATE EXTENSION $extension");
 my $fresh = $node->safe_psql('fresh', $objects);
-like($fresh, qr/^function\|ttl_docs\.create_collection\([^)]*\)\|comment: creates a table/m,
-	'objects: functions with their comments');
+like($fresh, qr/^function\|ttl_docs\.create_collection\([^)]*\)\|comment: create a table for documents/m,
+	'objects: the text has functions with their comments');
 like($fresh, qr/^view\|ttl_docs\.collections\|.*rights: .*=r\/.*definition: v +SELECT/m,
-	'objects: views with their rights');
-unlike($fresh, qr/^not of the extension/m, 'objects: all in its schemas is its own');
+	'objects: the text has views with their rights');
+unlike($fresh, qr/^not of the extension/m, 'objects: all functions in the schemas belong to the extension');
 
-# ---- Each way ----
+# ---- Every upgrade ----
 
 for my $version (@installable)
 {
@@ -123,24 +115,24 @@ for my $version (@installable)
 		pictures_agree(picture($node, $database), $before, "$how, at $step");
 	}
 	my ($ret, $stdout, $stderr) = $node->psql($database, "ALTER EXTENSION $extension UPDATE");
-	is($ret, 0, "$how: no more to update");
-	like($stderr, qr/version "\Q$today\E" of extension "$extension" is already installed/, "$how: it says so");
-	is($node->safe_psql($database, $objects), $fresh, "$how: the objects are those of a new installation");
+	is($ret, 0, "$how: another update succeeds");
+	like($stderr, qr/version "\Q$today\E" of extension "$extension" is already installed/, "$how: another update says that there is nothing to do");
+	is($node->safe_psql($database, $objects), $fresh, "$how: the objects are the same as in a new installation");
 	is($node->safe_psql($database, 'SELECT count(*) FROM mine'), '10', "$how: a view of a user works");
 	pictures_agree(picture($node, $database), $before, "$how, updated");
 	behaves($node, $database, $how);
 
-	# all at once, as an administrator would
+	# all steps at once, as an administrator does
 	$node->safe_psql($database, "DROP EXTENSION $extension CASCADE");
 	$node->safe_psql($database,
 		"CREATE EXTENSION $extension VERSION '$version'; ALTER EXTENSION $extension UPDATE");
-	is($node->safe_psql($database, $objects), $fresh, "$how: in one go");
+	is($node->safe_psql($database, $objects), $fresh, "$how: the objects are the same after an update in one command");
 }
 
-# A version that nothing leads to is refused, and nothing changes.
-my ($ret, $stdout, $stderr) = $node->psql('fresh', "ALTER EXTENSION $extension UPDATE TO '0.0'");
-like($stderr, qr/has no update path from version "\Q$today\E" to version "0\.0"/, 'no path: it is an error');
-is($node->safe_psql('fresh', $objects), $fresh, 'no path: nothing has changed');
+# An update to a version without a way is refused, and changes nothing.
+like(error_of($node, 'fresh', "ALTER EXTENSION $extension UPDATE TO '0.0'"),
+	qr/has no update path from version "\Q$today\E" to version "0\.0"/, 'no path: the update fails');
+is($node->safe_psql('fresh', $objects), $fresh, 'no path: nothing changes');
 
 $node->stop;
 

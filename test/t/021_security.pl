@@ -1,25 +1,23 @@
-# What docs/security.md says, and what SQL tests cannot see.
+# The parts of docs/security.md that SQL tests cannot check.
 #
-# - Every threat in its tables names a test that exists, with the section it quotes.
-# - The extension script gives no hold to whoever was in the database before it, in the
-#   spirit of pgspot's rules: nothing is found by a search_path that others can write to,
-#   nothing that is there already is taken over, nothing lends rights.  The checker is
-#   tried on scripts that break each rule.
-# - Installed under a search_path full of traps, and after somebody has taken the name of
-#   its schema.
-# - Settings of rank that a client brings along when it connects.
-# - The workers, who are superusers, meet a table that has code wherever it can have some, in
-#   a database whose owner has set what an owner can set.
+# - Every threat in its tables names a test that exists, with the section that it quotes.
+# - The extension script gives nothing to users who were in the database before, as pgspot's rules
+#   demand: it finds nothing by a search_path that others can write to, takes over no existing
+#   object, and lends no rights.  Scripts that break a rule show that the checker works.
+# - CREATE EXTENSION under a search_path full of traps, and after somebody has created its schema.
+# - Settings for superusers that a client sends when it connects.
+# - The workers, which are superusers, purge a table that has code wherever a table can have code, in
+#   a database with hostile settings of its owner.
 
 use strict;
 use warnings;
 
-use FindBin;
-use lib "$FindBin::RealBin/../perl";
+use lib 'test/perl';
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use PurgeNode;
 use Test::More;
+use TtlServer;
 
 my $script = 'sql/ttl_docs--1.0.sql';
 
@@ -46,17 +44,16 @@ for my $line (split /\n/, slurp_file('docs/security.md'))
 		ok(index(slurp_file($file), $section) >= 0, "$file has \"$section\"")
 		  if defined $section;
 	}
-	is($cell, '', "tests are named as they should be: $cells[0]");
-	cmp_ok($tests, '>', 0, "a test is named: $cells[0]");
+	is($cell, '', "the tests of a threat are named correctly: $cells[0]");
+	cmp_ok($tests, '>', 0, "a threat names a test: $cells[0]");
 }
-cmp_ok($threats, '>', 30, 'docs/security.md has its tables');
+cmp_ok($threats, '>', 30, 'docs/security.md has tables of threats');
 is_deeply([ grep { !$named{$_} } sort glob('test/sql/security_*.sql') ],
-	[], 'every test of its own is named');
+	[], 'docs/security.md names every test of security');
 
 # ---- The extension script ----
 
-# Splits a script into statements, without comments; strings become '', what is in
-# dollars $$.
+# Splits a script into statements without comments.  Strings become '', dollar-quoted strings $$.
 sub statements_of
 {
 	my ($sql) = @_;
@@ -77,7 +74,7 @@ sub statements_of
 	return split /\s*;\s*/, $bare;
 }
 
-# The rules that a statement breaks.  %$made has the schemas that the script made.
+# The rules that a statement breaks.  %$made has the schemas that the script has created.
 sub faults_of
 {
 	my ($statement, $made) = @_;
@@ -85,10 +82,10 @@ sub faults_of
 	my $name = qr/(\w+)\.(\w+)/;
 	my $object;
 
-	push @faults, 'takes over what is there'
+	push @faults, 'takes over an existing object'
 	  if $statement =~ /\b(OR REPLACE|IF (NOT )?EXISTS|CASCADE)\b/i;
 	push @faults, 'lends rights' if $statement =~ /\bSECURITY DEFINER\b|\bLEAKPROOF\b/i;
-	push @faults, 'runs what is put together' if $statement =~ /\bEXECUTE\b(?! ON)|^DO\b/i;
+	push @faults, 'runs a statement that it builds' if $statement =~ /\bEXECUTE\b(?! ON)|^DO\b/i;
 	push @faults, 'changes a setting' if $statement =~ /^(SET|RESET)\b|\bset_config\b/i;
 
 	if ($statement =~ /^CREATE SCHEMA (\w+)$/i)
@@ -99,7 +96,7 @@ sub faults_of
 	if ($statement =~ /^(CREATE|DROP) (?:OR REPLACE )?(FUNCTION|PROCEDURE|VIEW) (?:IF (?:NOT )?EXISTS )?(\S+?)\s*(\(| AS)/i)
 	{
 		my ($verb, $kind, $target) = ($1, uc $2, $3);
-		push @faults, 'makes something outside of its schemas'
+		push @faults, 'creates something outside of its schemas'
 		  unless $target =~ /^$name$/ && $made->{$1};
 		push @faults, 'has a function that is not in C'
 		  if $verb =~ /CREATE/i && $kind ne 'VIEW' && $statement !~ /\bLANGUAGE C\b.*AS 'MODULE_PATHNAME'/;
@@ -112,7 +109,7 @@ sub faults_of
 	}
 	elsif ($statement !~ /^(GRANT|COMMENT ON)\b/i)
 	{
-		push @faults, 'is no statement that is expected';
+		push @faults, 'is no expected statement';
 	}
 	return @faults;
 }
@@ -155,9 +152,9 @@ sub faults_of_script
 }
 
 is_deeply([ faults_of_script(slurp_file($script)) ], [], "$script breaks no rule");
-cmp_ok(scalar(statements_of(slurp_file($script))), '>', 50, 'and was read');
+cmp_ok(scalar(statements_of(slurp_file($script))), '>', 50, "$script has many statements");
 
-# What the rules are for, one script for each.
+# Scripts that break one rule each.
 my $c = q{LANGUAGE C AS 'MODULE_PATHNAME', 'x'};
 for my $bad (
 	[ "CREATE OR REPLACE FUNCTION s.f() RETURNS int $c", qr/takes over/ ],
@@ -165,7 +162,7 @@ for my $bad (
 	[ 'DROP FUNCTION s.f() CASCADE', qr/takes over/ ],
 	[ "CREATE FUNCTION s.f() RETURNS int SECURITY DEFINER $c", qr/lends rights/ ],
 	[ "CREATE FUNCTION s.f() RETURNS int LEAKPROOF $c", qr/lends rights/ ],
-	[ 'DO $$ BEGIN NULL; END $$', qr/put together/ ],
+	[ 'DO $$ BEGIN NULL; END $$', qr/it builds/ ],
 	[ 'SET search_path = public', qr/a setting/ ],
 	[ "SELECT pg_catalog.set_config('search_path', 'public', false)", qr/a setting/ ],
 	[ "CREATE FUNCTION f() RETURNS int $c", qr/outside/ ],
@@ -186,7 +183,7 @@ for my $bad (
 		$bad->[1], "the checker finds: $bad->[0]");
 }
 
-# Rights are given as they are meant to be, and to nobody else.
+# The script grants the expected rights, and no others.
 is_deeply(
 	[ sort grep { /^GRANT/ } statements_of(slurp_file($script)) ],
 	[
@@ -196,11 +193,11 @@ is_deeply(
 		'GRANT USAGE ON SCHEMA ttl_docs TO PUBLIC',
 		'GRANT USAGE ON SCHEMA ttl_docs_internal TO PUBLIC'
 	],
-	'GRANT is what is expected');
-# The script runs with this schema for its search_path, to which nobody can add.
+	'the script grants the expected rights, and no others');
+# The script runs with this schema as its search_path.  Nobody can add objects to it.
 like(slurp_file('ttl_docs.control'), qr/^schema = pg_catalog$/m, 'the control file names pg_catalog');
-like(slurp_file('ttl_docs.control'), qr/^relocatable = false$/m, 'the extension stays where it is');
-like(slurp_file('ttl_docs.control'), qr/^trusted = false$/m, 'only superusers install it');
+like(slurp_file('ttl_docs.control'), qr/^relocatable = false$/m, 'the extension cannot be moved to another schema');
+like(slurp_file('ttl_docs.control'), qr/^trusted = false$/m, 'only superusers can install the extension');
 
 # ---- Installing ----
 
@@ -212,6 +209,7 @@ my $traps = q{
 		RETURN true;
 	END $$;
 };
+# Makes a database of mallory, with a trap.
 sub database
 {
 	my ($name) = @_;
@@ -245,23 +243,23 @@ $node->safe_psql('installed', q{
 	SELECT * FROM ttl_docs.stat_collections;
 });
 is($node->safe_psql('installed', 'SELECT how FROM public.gained'),
-	'', 'installing runs nothing that a search_path leads to');
+	'', 'CREATE EXTENSION runs no function that it finds by search_path');
 is($node->safe_psql('installed', q{
 		SELECT t.typnamespace::pg_catalog.regnamespace FROM pg_catalog.pg_proc AS p, pg_catalog.unnest(p.proargtypes) AS a (type), pg_catalog.pg_type AS t
 		 WHERE p.pronamespace IN ('ttl_docs'::pg_catalog.regnamespace, 'ttl_docs_internal'::pg_catalog.regnamespace) AND t.oid OPERATOR(pg_catalog.=) a.type GROUP BY 1
-	}), 'pg_catalog', 'nor has a function an argument of such a type');
+	}), 'pg_catalog', 'no function has an argument of a type that was found by search_path');
 is($node->safe_psql('installed', q{
 		SELECT pg_catalog.count(*) FROM pg_catalog.pg_namespace
 		 WHERE nspname LIKE 'ttl\_docs%' AND pg_catalog.has_schema_privilege('mallory', oid, 'CREATE')
-	}), '0', 'nobody can add to its schemas, the owner of the database neither');
+	}), '0', 'nobody can add to its schemas, not even the owner of the database');
 
 database('squatted');
 $node->safe_psql('squatted', 'SET ROLE mallory; CREATE SCHEMA ttl_docs');
 my ($ret, $stdout, $stderr) = $node->psql('squatted', 'CREATE EXTENSION ttl_docs');
-isnt($ret, 0, 'a schema that is there already is not taken for its own');
-like($stderr, qr/schema "ttl_docs" already exists/, 'and that is said');
-($ret, $stdout, $stderr) = $node->psql('squatted', 'SET ROLE mallory; DROP SCHEMA ttl_docs; CREATE EXTENSION ttl_docs');
-like($stderr, qr/permission denied to create extension/, 'the owner of a database cannot install it');
+isnt($ret, 0, 'CREATE EXTENSION fails if its schema exists');
+like($stderr, qr/schema "ttl_docs" already exists/, 'the error names the schema');
+like(error_of($node, 'squatted', 'SET ROLE mallory; DROP SCHEMA ttl_docs; CREATE EXTENSION ttl_docs'),
+	qr/permission denied to create extension/, 'the owner of a database cannot install the extension');
 
 # ---- Settings that a client brings along ----
 
@@ -269,16 +267,16 @@ for my $setting ('show_expired=on', 'clock_offset=5', 'purge=off')
 {
 	local $ENV{PGOPTIONS} = "-c ttl_docs.$setting";
 	($ret, $stdout, $stderr) = $node->psql('postgres', 'SELECT 1', extra_params => [ '-U', 'mallory' ]);
-	isnt($ret, 0, "$setting: refused to a user who connects with it");
-	like($stderr, qr/permission denied to set parameter/, "$setting: for lack of the right");
-	is($node->safe_psql('postgres', 'SELECT 1'), '1', "$setting: taken from a superuser");
+	isnt($ret, 0, "$setting: an ordinary user cannot connect with it");
+	like($stderr, qr/permission denied to set parameter/, "$setting: the error is about the right to set it");
+	is($node->safe_psql('postgres', 'SELECT 1'), '1', "$setting: a superuser can connect with it");
 }
 {
-	# the prefix is reserved: no placeholder waits for a setting of that name
+	# the prefix is reserved, so there are no placeholders
 	local $ENV{PGOPTIONS} = '-c ttl_docs.anything=1';
 	($ret, $stdout, $stderr) =
 	  $node->psql('postgres', 'SHOW ttl_docs.anything', extra_params => [ '-U', 'mallory' ]);
-	isnt($ret, 0, 'nothing is kept under an unknown name');
+	isnt($ret, 0, 'an unknown setting of this prefix is refused');
 }
 
 # ---- The workers ----
@@ -328,16 +326,16 @@ $node->safe_psql('hostile', q{
 	TRUNCATE public.gained;
 });
 configure('ttl_docs.purge = on');
-ok($node->poll_query_until('hostile', q{
-		SELECT s.purged OPERATOR(pg_catalog.=) 5 FROM ttl_docs.stat_collections AS s
-		 WHERE s.collection OPERATOR(pg_catalog.=) 'm.t'::pg_catalog.regclass}),
-	'the workers purge it');
+becomes($node, 'hostile', q{
+		SELECT s.purged FROM ttl_docs.stat_collections AS s
+		 WHERE s.collection OPERATOR(pg_catalog.=) 'm.t'::pg_catalog.regclass},
+	'5', 'the workers purge a hostile table');
 is($node->safe_psql('hostile', q{SELECT DISTINCT g.who FROM public.gained AS g}),
-	'mallory', 'what ran there ran as the owner of the table');
+	'mallory', 'its code runs as the owner of the table');
 is($node->safe_psql('hostile', q{SELECT DISTINCT g.how FROM public.gained AS g ORDER BY g.how}),
-	"deferred_trigger\nrow_trigger\nstatement_trigger", 'and was its triggers, nothing else');
+	"deferred_trigger\nrow_trigger\nstatement_trigger", 'only its triggers run');
 
-# An owner whose label tells of floors at the end of time keeps the workers from nothing.
+# An owner whose label tells of floors at the end of time does not disturb the workers.
 $node->safe_psql('postgres', q{
 	SELECT ttl_docs.create_collection('healthy', 60);
 	CREATE SCHEMA m AUTHORIZATION mallory;
@@ -353,12 +351,11 @@ $node->safe_psql('postgres', q{
 	SET ttl_docs.clock_offset = '-1h';
 	INSERT INTO healthy (id, doc) VALUES ('a', '{}');
 });
-until_is("SELECT on_disk('healthy')", '0', 'other collections are purged beside it');
+until_on_disk('healthy', 0, 'another collection is purged beside a hostile label');
 sql("SET ttl_docs.clock_offset = '-1h'; INSERT INTO healthy (id, doc) VALUES ('b', '{}')");
-until_is("SELECT on_disk('healthy')", '0', 'and again');
+until_on_disk('healthy', 0, 'another collection is purged beside a hostile label, again');
 
-my $log = slurp_file($node->logfile);
-unlike($log, qr/TRAP: |PANIC: |was terminated by signal/, 'nothing crashed');
+nothing_crashed($node);
 $node->stop;
 
 done_testing();

@@ -1,24 +1,22 @@
-# Other extensions can make plans without our planner hook, force index-only scans
-# after our hooks have run, and add custom scans.  Expired documents stay hidden, or
-# the query is refused.  test/modules/rival.c plays the other extension.
+# Other extensions can make plans without our planner hook, force index-only scans after our hooks have
+# run, and add custom scans.  Expired documents stay hidden, or the query is refused.
+# test/modules/rival.c plays the other extension.
 
 use strict;
 use warnings;
 
+use lib 'test/perl';
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
+use TtlServer;
 
-my $node = PostgreSQL::Test::Cluster->new('main');
-$node->init;
-$node->append_conf(
-	'postgresql.conf', q{
-shared_preload_libraries = 'ttl_docs'
+my $node = start_server(
+	'main', q{
 ttl_docs.purge = off
 autovacuum = off
 max_worker_processes = 16
 });
-$node->start;
 
 if ($node->psql('postgres', "LOAD 'rival'") != 0)
 {
@@ -47,7 +45,7 @@ $node->safe_psql(
 	VACUUM (ANALYZE) c, p, plain;
 });
 
-# Each with the rows that it has to give: the queries, and what is right.
+# Queries, and their right results.
 my @queries = (
 	['SELECT count(*) FROM c' => 3],
 	[q{SELECT count(*) FROM c WHERE id LIKE 'd%'} => 0],
@@ -63,6 +61,7 @@ my @queries = (
 	['WITH w AS MATERIALIZED (SELECT * FROM c) SELECT (SELECT count(*) FROM w) + (SELECT count(*) FROM p)' => 5],
 	['SELECT count(*) FROM (SELECT id FROM c UNION ALL SELECT id::text FROM p) AS u' => 5],);
 
+# All queries return the right results with some settings.  Each counts as a test.
 sub rival_is
 {
 	my ($settings, $name) = @_;
@@ -74,7 +73,7 @@ sub rival_is
 	return;
 }
 
-# Without the planner hook.  What was filtered by it is not filtered twice.
+# Without the planner hook.  A plan that the hook has filtered is not filtered twice.
 rival_is('SET rival.planner = off', 'as usual');
 rival_is('SET rival.planner = on', 'planned by standard_planner');
 rival_is(
@@ -94,7 +93,7 @@ is($node->safe_psql(
 		DECLARE d CURSOR FOR SELECT id FROM c ORDER BY 1;
 		FETCH 1 FROM d;
 		COMMIT;
-		}), "3\n3\nlive1", 'a cached plan that is not ours');
+		}), "3\n3\nlive1", 'a cached plan that was made without us hides expired documents');
 is( $node->safe_psql(
 		'postgres', q{
 		LOAD 'rival';
@@ -107,36 +106,36 @@ is( $node->safe_psql(
 			WHEN MATCHED THEN UPDATE SET doc = '{"updated": 1}' WHEN NOT MATCHED THEN INSERT (id, doc) VALUES (v.id, '{}');
 		SELECT doc FROM c WHERE id = 'dead2';
 		ROLLBACK;
-		}), "{}\n{}", 'writes that were planned without us');
+		}), "{}\n{}", 'writes that were planned without us do not see expired documents');
 my $explained = $node->safe_psql('postgres',
 	q{LOAD 'rival'; SET rival.planner = on; EXPLAIN (COSTS OFF) SELECT id FROM c ORDER BY id});
-like($explained, qr/is_live/, 'EXPLAIN shows the test');
-unlike($explained, qr/is_live.*is_live/s, 'once');
-# A query without a collection is not copied, nor changed.
+like($explained, qr/is_live/, 'EXPLAIN shows our filter');
+unlike($explained, qr/is_live.*is_live/s, 'EXPLAIN shows our filter once');
+# A query without a collection is not changed.
 unlike(
 	$node->safe_psql('postgres', q{LOAD 'rival'; SET rival.planner = on; EXPLAIN (COSTS OFF) SELECT * FROM plain}),
-	qr/is_live/, 'other tables have no test');
+	qr/is_live/, 'a query on other tables has no filter');
 
-# An index-only scan that cannot see the stamps becomes an index scan.
+# An index-only scan of an index without the stamps becomes an index scan.
 rival_is('SET rival.index_only = on; SET enable_bitmapscan = off', 'index-only scans');
 $explained = $node->safe_psql('postgres',
 	q{LOAD 'rival'; SET rival.index_only = on; SET enable_bitmapscan = off; EXPLAIN (COSTS OFF) SELECT count(*) FROM c});
-like($explained, qr/Index Scan using c_pkey.*is_live/s, 'becomes an index scan');
+like($explained, qr/Index Scan using c_pkey.*is_live/s, 'an index-only scan without the stamps becomes an index scan');
 
-# A custom scan above a scan that has the test is fine, one that reads by itself is not.
+# A custom scan above a scan with our filter is allowed.  One that reads the table itself is refused.
 rival_is("SET rival.custom_scan = 'over'", 'a custom scan above');
 like(
 	$node->safe_psql('postgres', q{LOAD 'rival'; SET rival.custom_scan = 'over'; EXPLAIN (COSTS OFF) SELECT id FROM c}),
-	qr/Custom Scan \(Rival\)/, 'it is there');
+	qr/Custom Scan \(Rival\)/, 'the plan has the custom scan');
 for my $planner ('off', 'on')
 {
 	my ($status, $output, $error) = $node->psql('postgres',
 		"LOAD 'rival'; SET rival.custom_scan = 'alone'; SET rival.planner = $planner; SELECT count(*) FROM c");
 	isnt($status, 0, "a custom scan that reads a collection is refused, rival.planner = $planner");
-	like($error, qr/cannot filter expired documents of "c"/, 'and the error says why');
+	like($error, qr/cannot filter expired documents of "c"/, 'the error gives the reason');
 }
 
-# Loaded before us, so that our hooks come first.
+# If the other library is loaded before ours, our hooks run first.
 $node->append_conf('postgresql.conf', q{shared_preload_libraries = 'rival, ttl_docs'});
 $node->restart;
 rival_is('SET rival.planner = on', 'loaded first, planned by standard_planner');

@@ -1,56 +1,44 @@
-# 1. What a snapshot sees when it is imported, when the clock is set back, and on a
-#    standby.
-# 2. A document that arrives late blocks no key: when COPY waits for its client, and
-#    when a worker raises the earliest expiry of the table.
+# 1. Snapshots: imported ones, after the clock was set back, and on a standby.
+# 2. A document that arrives late blocks no key: when COPY waits for its client, and when a worker
+#    raises the earliest expiry of the table.
 
 use strict;
 use warnings;
 
 use IPC::Run;
+use lib 'test/perl';
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
+use PurgeNode;
 use Test::More;
+use TtlServer;
 
-my $node = PostgreSQL::Test::Cluster->new('main');
-$node->init(allows_streaming => 'logical');
-$node->append_conf(
-	'postgresql.conf', q{
-shared_preload_libraries = 'ttl_docs'
-ttl_docs.purge = off
-ttl_docs.purge_naptime = '20ms'
-autovacuum = off
+my $node = start_node(q{
 max_worker_processes = 16
-});
-$node->start;
-$node->safe_psql('postgres', 'CREATE EXTENSION ttl_docs');
-
-sub sql
-{
-	return $node->safe_psql('postgres', $_[0]);
-}
+}, allows_streaming => 'logical');
 
 sub session
 {
-	my $session = $node->background_psql('postgres', on_error_stop => 0);
-	return $session;
+	return $node->background_psql('postgres', on_error_stop => 0);
 }
 
 # ---- Imported snapshots ----
 
-# The clock moves for all sessions: what is $seconds old is so for everybody.
+# Moves the clock of all sessions.  Counts as a test.
 sub set_clock
 {
 	my ($seconds) = @_;
 	sql("ALTER SYSTEM SET ttl_docs.clock_offset = $seconds");
 	$node->reload;
-	ok($node->poll_query_until('postgres', "SELECT current_setting('ttl_docs.clock_offset')::interval = interval '$seconds s'"),
-		"the clock is moved by $seconds s");
+	until_is("SELECT current_setting('ttl_docs.clock_offset')::interval = interval '$seconds s'",
+		't', "the clock is $seconds s ahead");
 	return;
 }
 
 sql(q{SELECT ttl_docs.create_collection('c', 3000); INSERT INTO c VALUES ('a', '{"n": 1}')});
 
-# Touches the document until nothing but its last version is live, and imports.
+# Exports a snapshot, updates the document until only its last version is live, and imports the
+# snapshot: in it, the old version is live.
 my $age = 0;
 
 sub is_imported
@@ -76,15 +64,15 @@ sub is_imported
 	my $importer = session();
 	is( $importer->query(
 			"BEGIN ISOLATION LEVEL REPEATABLE READ; SET TRANSACTION SNAPSHOT '$snapshot'; SELECT count(*) FROM c"),
-		1, "$name: the document is live");
-	is($importer->query('SELECT count(*) FROM c'), 1, "$name: and stays so");
+		1, "$name: the document is live in the snapshot");
+	is($importer->query('SELECT count(*) FROM c'), 1, "$name: the document stays live in the snapshot");
 	is($importer->query(
 			q{SET LOCAL parallel_setup_cost = 0; SET LOCAL parallel_tuple_cost = 0; SET LOCAL min_parallel_table_scan_size = 0;
 			  SET LOCAL parallel_leader_participation = off; SELECT count(*) FROM c}),
-		1, "$name: also for workers");
+		1, "$name: the document is live for parallel workers");
 	$importer->quit;
 	$_->quit for ref $exporter eq 'ARRAY' ? @$exporter : $exporter;
-	is(sql('SELECT count(*) FROM c'), 1, "$name: it is live indeed");
+	is(sql('SELECT count(*) FROM c'), 1, "$name: the document is live for other sessions");
 	sql(q{UPDATE c SET doc = '{"n": 1}'});
 	return;
 }
@@ -106,7 +94,7 @@ is_imported('exported again', 'BEGIN ISOLATION LEVEL REPEATABLE READ', again => 
 }
 is_imported('SERIALIZABLE', 'BEGIN ISOLATION LEVEL SERIALIZABLE READ ONLY');
 {
-	# An exporter whose clock was set back between two exports.
+	# The clock is set back between two exports.
 	my $exporter = session();
 	set_clock($age + 50000);
 	$exporter->query('BEGIN; SELECT pg_export_snapshot()');
@@ -118,20 +106,20 @@ is_imported('SERIALIZABLE', 'BEGIN ISOLATION LEVEL SERIALIZABLE READ ONLY');
 	$exporter->quit;
 }
 {
-	# A document that had expired before the export does not show, however long the
-	# exporter's transaction is open, and whatever it has exported before.
+	# A document that expired before the export is hidden, even if the transaction of the exporter is
+	# old, and has exported before.
 	my $exporter = session();
 	$exporter->query('BEGIN; SELECT pg_export_snapshot()');
 	sql(q{INSERT INTO c VALUES ('secret', '{"ttl": 1000}')});
 	set_clock($age + 2000);
 	my $snapshot = $exporter->query('SELECT pg_export_snapshot()');
 	is(sql("BEGIN ISOLATION LEVEL REPEATABLE READ; SET TRANSACTION SNAPSHOT '$snapshot'; SELECT count(*) FROM c WHERE id = 'secret'"),
-		0, 'the second export of a transaction: what had expired before it does not show');
+		0, 'the second export of a transaction: a document that expired before is hidden');
 	$exporter->quit;
 	set_clock($age);
 }
 {
-	# A fast-path call, such as those for large objects, takes the snapshot by itself.
+	# A fast-path call, such as those for large objects, takes the snapshot itself.
 	my $caller = session();
 	my $file = $node->basedir . '/large_object';
 	append_to_file($file, 'contents');
@@ -143,27 +131,25 @@ is_imported('SERIALIZABLE', 'BEGIN ISOLATION LEVEL SERIALIZABLE READ ONLY');
 	is($caller->query(q{SELECT count(*) FROM c WHERE id = 'a'}), 1, 'a snapshot of a fast-path call: the document is live');
 	$caller->quit;
 }
-my ($status, $output, $error) =
-  $node->psql('postgres', q{BEGIN ISOLATION LEVEL REPEATABLE READ; SET TRANSACTION SNAPSHOT '../PG_VERSION'});
-like($error, qr/invalid snapshot identifier/, 'what is no snapshot is an error of core');
-($status, $output, $error) =
-  $node->psql('postgres', q{BEGIN ISOLATION LEVEL REPEATABLE READ; SET TRANSACTION SNAPSHOT '00000003-0000001B-1'});
-like($error, qr/snapshot/, 'and so is one that is gone');
+like(error_of($node, 'postgres', q{BEGIN ISOLATION LEVEL REPEATABLE READ; SET TRANSACTION SNAPSHOT '../PG_VERSION'}),
+	qr/invalid snapshot identifier/, 'core refuses an invalid snapshot identifier');
+like(error_of($node, 'postgres', q{BEGIN ISOLATION LEVEL REPEATABLE READ; SET TRANSACTION SNAPSHOT '00000003-0000001B-1'}),
+	qr/snapshot/, 'core refuses a snapshot that does not exist');
 
 # ---- A clock that is set back ----
 
-# The last statement of a session ended at a later time than the next one begins.
+# The last statement of a session ended at a later time of the clock than the next one begins.
 set_clock(100000);
 sql(q{SELECT ttl_docs.create_collection('back', 3000)});
 my $session = session();
 $session->query('SET default_transaction_isolation = \'repeatable read\'');
 $session->query('SELECT 1');
 set_clock(0);
-# the reload is seen by the session before its next command
+# the session reads the settings before its next command
 sql(q{INSERT INTO back VALUES ('a', '{}')});
 is($session->query('SELECT count(*) FROM back'), 1,
-	'the first statement after the clock was set back is judged by the clock');
-is($session->query('SELECT ttl_docs.now() < clock_timestamp() + interval \'1000 s\''), 't', 'and so is the next');
+	'the first statement after the clock was set back uses the new time');
+is($session->query('SELECT ttl_docs.now() < clock_timestamp() + interval \'1000 s\''), 't', 'the next statement uses the new time, too');
 $session->quit;
 
 # ---- A standby ----
@@ -177,18 +163,18 @@ sql(q{SELECT ttl_docs.create_collection('s', 10000); INSERT INTO s VALUES ('a', 
 $node->wait_for_catchup($standby, 'replay', $node->lsn('insert'));
 my $reader = $standby->background_psql('postgres');
 $reader->query('BEGIN ISOLATION LEVEL REPEATABLE READ');
-is($reader->query('SET LOCAL ttl_docs.clock_offset = 5000; SELECT ttl_docs.now() IS NOT NULL'), 't', 'a snapshot on the standby');
+is($reader->query('SET LOCAL ttl_docs.clock_offset = 5000; SELECT ttl_docs.now() IS NOT NULL'), 't', 'standby: a transaction takes its snapshot');
 sql(q{SELECT ttl_docs.set_default_ttl('s', 1000)});
 $node->wait_for_catchup($standby, 'replay', $node->lsn('insert'));
-is($reader->query('SELECT count(*) FROM s'), 1, 'has the settings of its time on the standby, too');
+is($reader->query('SELECT count(*) FROM s'), 1, 'standby: an old snapshot uses the old settings');
 $reader->query('COMMIT');
-is($reader->query('SET ttl_docs.clock_offset = 5000; SELECT count(*) FROM s'), 0, 'and a new one the new settings');
+is($reader->query('SET ttl_docs.clock_offset = 5000; SELECT count(*) FROM s'), 0, 'standby: a new snapshot uses the new settings');
 $reader->quit;
 $standby->stop;
 
 # ---- COPY that waits for its client ----
 
-# A CHECK constraint takes a lock when a row is stamped, so that others can tell.
+# A CHECK constraint takes a lock when a row is stamped, so that the test can see it.
 sql(q{
 	CREATE FUNCTION tell(jsonb) RETURNS boolean LANGUAGE plpgsql AS $$
 	BEGIN PERFORM pg_advisory_xact_lock_shared(4713); RETURN true; END $$;
@@ -200,25 +186,24 @@ for my $indexing ('consistent', 'lazy')
 	my $copy = IPC::Run::start(
 		[ 'psql', '-XAtq', '-d', $node->connstr('postgres'), '-c', "COPY w_$indexing (id, doc) FROM STDIN" ],
 		'<', \$rows, '>', \my $copied, '2>', \my $failed);
-	# psql sends rows when there are some kilobytes of them
+	# psql sends rows in blocks of some kilobytes
 	$rows .= qq(x\t{"ttl": 1}\n) . join('', map { qq(row$_\t{"text": "@{['x' x 80]}"}\n) } 1 .. 300);
 	$copy->pump while length $rows;
-	ok( $node->poll_query_until(
-			'postgres', q{SELECT count(*) = 1 FROM pg_locks WHERE locktype = 'advisory' AND objid = 4713}),
-		"$indexing: COPY has stamped a row, and waits");
-	# What would raise the earliest expiry past the row that is not in the table yet
+	until_is(q{SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = 4713},
+		'1', "$indexing: COPY has stamped a row, and waits");
+	# these statements could raise the earliest expiry beyond the row, which is not in the table yet
 	$node->safe_psql('postgres', qq{
 		SET ttl_docs.clock_offset = 5;
 		INSERT INTO w_$indexing VALUES ('y', '{}');
 		CALL ttl_docs.purge('w_$indexing');
 		INSERT INTO w_$indexing VALUES ('z', '{}')});
 	$copy->finish;
-	is($failed, '', "$indexing: COPY is through");
+	is($failed, '', "$indexing: COPY succeeds");
 	is( $node->safe_psql('postgres', qq{
 			SET ttl_docs.clock_offset = 5;
 			SELECT count(*) FROM w_$indexing WHERE id = 'x';
 			INSERT INTO w_$indexing VALUES ('x', '{"by": "another"}') ON CONFLICT DO NOTHING RETURNING doc}),
-		qq(0\n{"by": "another"}), "$indexing: the row that came late, and has expired, blocks no key");
+		qq(0\n{"by": "another"}), "$indexing: an expired row that arrived late blocks no key");
 }
 
 # ---- Workers raise the earliest expiry ----
@@ -239,23 +224,22 @@ for my $indexing ('consistent', 'lazy')
 		SET ttl_docs.clock_offset = -2000; INSERT INTO r_$indexing SELECT n, '{}' FROM generate_series(1, 500) AS n;
 		RESET ttl_docs.clock_offset; INSERT INTO r_$indexing SELECT 'live' || n, '{}' FROM generate_series(1, 10) AS n});
 	isnt(sql("SELECT probes_by('r_$indexing', 'INSERT INTO r_$indexing VALUES (gen_random_uuid(), ''{}'')')"),
-		0, "$indexing: keys are searched for while something is expired");
+		0, "$indexing: an INSERT searches for its key while a document is expired");
 }
-$node->append_conf('postgresql.conf', 'ttl_docs.purge = on');
-$node->reload;
+configure('ttl_docs.purge = on');
 for my $indexing ('consistent', 'lazy')
 {
-	ok( $node->poll_query_until(
-			'postgres', "SELECT probes_by('r_$indexing', 'INSERT INTO r_$indexing VALUES (gen_random_uuid(), ''{}'')') = 0"),
-		"$indexing: and no longer when a worker has purged it");
+	until_is(
+		"SELECT probes_by('r_$indexing', 'INSERT INTO r_$indexing VALUES (gen_random_uuid(), ''{}'')') = 0",
+		't', "$indexing: an INSERT does not search for its key after a worker has purged the collection");
 }
-# After a restart nothing is known, until a worker, or a session, has looked.
+# After a restart the earliest expiry is unknown until a worker or a session has scanned the purge index.
 $node->restart;
 for my $indexing ('consistent', 'lazy')
 {
-	ok( $node->poll_query_until(
-			'postgres', "SELECT probes_by('r_$indexing', 'INSERT INTO r_$indexing VALUES (gen_random_uuid(), ''{}'')') = 0"),
-		"$indexing: a worker finds out again after a restart");
+	until_is(
+		"SELECT probes_by('r_$indexing', 'INSERT INTO r_$indexing VALUES (gen_random_uuid(), ''{}'')') = 0",
+		't', "$indexing: an INSERT does not search for its key after a restart and a visit of a worker");
 }
 $node->stop;
 done_testing();

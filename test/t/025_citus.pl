@@ -1,20 +1,21 @@
-# Collections and Citus tables are kept apart, on a server with Citus.  Skipped where
-# Citus is not installed; test/sql/citus.sql tests the same with a stand-in for it.
+# A server with Citus: a collection cannot become a Citus table, and a Citus table cannot become a
+# collection.  The test is skipped where Citus is not installed; test/sql/citus.sql tests the same with
+# a stand-in for Citus.
 
 use strict;
 use warnings;
 
+use lib 'test/perl';
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
+use TtlServer;
 
 my ($share) = run_command([ 'pg_config', '--sharedir' ]);
 plan skip_all => 'Citus is not installed' unless -e "$share/extension/citus.control";
 
-my $node = PostgreSQL::Test::Cluster->new('main');
-$node->init;
-$node->append_conf(
-	'postgresql.conf', q{
+my $node = new_server(
+	'main', q{
 max_prepared_transactions = 10
 wal_level = logical
 ttl_docs.purge = off
@@ -23,9 +24,9 @@ citus.node_conninfo = 'sslmode=disable'
 shared_preload_libraries = 'ttl_docs, citus'
 });
 
-# Citus wants to be first.
+# Citus has to be the first library.
 ok(!$node->start(fail_ok => 1), 'the server does not start with ttl_docs before Citus');
-like(slurp_file($node->logfile), qr/Citus has to be loaded first/, 'and Citus says why');
+like(slurp_file($node->logfile), qr/Citus has to be loaded first/, 'Citus gives the reason');
 $node->append_conf('postgresql.conf', "shared_preload_libraries = 'citus, ttl_docs'");
 $node->start;
 my $host = $node->host;
@@ -38,13 +39,13 @@ $node->safe_psql(
 	SELECT citus_set_node_property('$host', $port, 'shouldhaveshards', true);
 });
 
-# Runs a command that has to fail with that message.
+# Runs a command, which fails with a message.  Counts as two tests.
 sub refused
 {
 	my ($sql, $message, $name) = @_;
 	my ($ret, $stdout, $stderr) = $node->psql('postgres', $sql);
 	isnt($ret, 0, "refused: $name");
-	like($stderr, $message, "with the reason: $name");
+	like($stderr, $message, "the error gives the reason: $name");
 	return;
 }
 
@@ -77,7 +78,7 @@ refused(
 	q{SECURITY LABEL FOR ttl_docs ON TABLE parted IS
 		'{"version": 1, "document": "doc", "default_ttl": 60, "indexing": "consistent",
 		  "written_floor": null, "due_floor": null, "paused": false, "database": 1, "table": 1}'},
-	qr/Citus table "parted" cannot be a collection/, 'a label, as a restore brings it');
+	qr/Citus table "parted" cannot be a collection/, 'a label, as in a restore');
 
 # A collection cannot become a Citus table.
 $node->safe_psql(
@@ -117,8 +118,8 @@ refused("ALTER TABLE parted ATTACH PARTITION log FOR VALUES FROM ('2030-01-01') 
 refused("ALTER TABLE logs ATTACH PARTITION foreign_part FOR VALUES FROM ('2030-01-01') TO ('2031-01-01')",
 	qr/Citus table "foreign_part" cannot be a partition of the collection "logs"/, 'a Citus table as a partition');
 
-# If ttl_docs cannot see the table before the call, Citus refuses it for its triggers;
-# if triggers are allowed, ttl_docs refuses it later.
+# If ttl_docs does not know the table before the call, Citus refuses it because of its triggers.  If
+# triggers are allowed, ttl_docs refuses it later.
 for my $call (
 	"SELECT create_distributed_table(t, 'id') FROM (SELECT 'sessions'::text::regclass AS t) AS s",
 	"SELECT create_reference_table(t) FROM (SELECT 'sessions'::text::regclass AS t) AS s",
@@ -139,7 +140,7 @@ is( $node->safe_psql(
 		'postgres', 'SELECT collection FROM ttl_docs.collections JOIN pg_dist_partition ON logicalrelid = collection'),
 	'', 'no collection is a Citus table');
 
-# Collections work beside Citus tables.
+# Collections and Citus tables in one query.
 is( $node->safe_psql(
 		'postgres', q{
 		INSERT INTO distributed SELECT i, '{}' FROM generate_series(1, 10) AS i;
@@ -155,7 +156,7 @@ is( $node->safe_psql(
 	}),
 	"2\n2\n2\n2", 'a collection hides expired documents in queries with Citus tables');
 
-# The hints are right: after release(), and after undistribute_table().
+# What the hints advise works: release(), and undistribute_table().
 is( $node->safe_psql(
 		'postgres', q{
 		SET client_min_messages = warning;

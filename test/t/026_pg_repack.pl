@@ -1,6 +1,6 @@
-# pg_repack replaces a table by a copy that it fills with INSERT ... SELECT.  The copy
-# has to have the expired documents, too: they go by the purge, with their triggers
-# and foreign key actions, and not while the purge is held.
+# pg_repack replaces a table by a copy, which it fills with INSERT ... SELECT.  The copy has to have
+# the expired documents, too: only the purge may delete them, with their triggers and foreign key
+# actions, and not while it is held.
 
 use strict;
 use warnings;
@@ -11,6 +11,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use PurgeNode;
 use Test::More;
+use TtlServer;
 
 my ($bindir) = run_command([ 'pg_config', '--bindir' ]);
 my ($share) = run_command([ 'pg_config', '--sharedir' ]);
@@ -22,7 +23,7 @@ plan skip_all => 'this PostgreSQL::Test has no background sessions'
 my $node = start_node('');
 my $dir = PostgreSQL::Test::Utils::tempdir();
 
-# Everything that is on disk, expired or not, in a form that can be compared
+# All rows on disk, expired or not, and all labels, for a comparison
 my $picture = q{
 	SET ttl_docs.show_expired = on;
 	SELECT tableoid::regclass, md5(string_agg(r::text, '' ORDER BY r::text)), count(*) FROM
@@ -40,11 +41,11 @@ sub repack_ok
 {
 	my ($database, $name, @options) = @_;
 	$node->command_ok([ 'pg_repack', '-D', '-h', $node->host, '-p', $node->port, '-d', $database, @options ],
-		"$name: pg_repack @options");
+		"$name: pg_repack @options succeeds");
 	return;
 }
 
-# Ten documents that have expired an hour ago and three that live, in each
+# Statements that write ten documents that expired an hour ago, and three live ones.
 sub fill
 {
 	my ($table, $key) = @_;
@@ -83,40 +84,40 @@ sql(q{
 my $before = sql($picture);
 my $files_before = sql($files);
 repack_ok('postgres', 'all tables');
-is(sql($picture), $before, 'all tables: the same rows and labels as before');
+is(sql($picture), $before, 'all tables: rows and labels are the same as before');
 my %file = map { split /\|/ } split /\n/, $files_before;
 my @same = grep { my ($name, $file) = split /\|/; $file == $file{$name} && $name ne 'parts' } split /\n/, sql($files);
-is("@same", '', 'each of them has a new file');
-is(sql($live), '3|3|3|3|0|1', 'what is expired stays invisible');
+is("@same", '', 'all tables: each has a new file');
+is(sql($live), '3|3|3|3|0|1', 'all tables: expired documents stay hidden');
 
 repack_ok('postgres', 'ordered', '-t', 'plain', '-o', '_ts desc, id');
 repack_ok('postgres', 'not ordered', '-t', 'plain', '-n');
 repack_ok('postgres', 'partitions', '-I', 'parts');
 repack_ok('postgres', 'indexes', '-t', 'plain', '-x');
-is(sql($picture), $before, 'the same rows and labels as before');
-is(sql('SELECT count(*) FROM pg_trigger WHERE tgname = $$repack_trigger$$'), '0', 'pg_repack has taken its trigger away');
+is(sql($picture), $before, 'with options: rows and labels are the same as before');
+is(sql('SELECT count(*) FROM pg_trigger WHERE tgname = $$repack_trigger$$'), '0', 'pg_repack has dropped its triggers');
 
-# An expired parent that a child holds: the dump can be restored.
-$node->command_ok([ 'pg_dump', '-Fc', '-f', "$dir/all", $node->connstr('postgres') ], 'pg_dump');
+# A child keeps an expired parent on disk: the dump can be restored.
+$node->command_ok([ 'pg_dump', '-Fc', '-f', "$dir/all", $node->connstr('postgres') ], 'pg_dump succeeds');
 sql('CREATE DATABASE restored');
-$node->command_ok([ 'pg_restore', '-e', '-d', $node->connstr('restored'), "$dir/all" ], 'pg_restore');
+$node->command_ok([ 'pg_restore', '-e', '-d', $node->connstr('restored'), "$dir/all" ], 'pg_restore succeeds');
 
-# There the purge is held, and workers come.
+# In the restored database the purge is held, and workers visit it.
 configure('ttl_docs.purge = on');
 $before = $node->safe_psql('restored', $picture);
 repack_ok('restored', 'held', '-c', 'public');
-is($node->safe_psql('restored', $picture), $before, 'held: the same rows and labels as before');
-is($node->safe_psql('restored', stat_of('state', 'plain')), 'restored', 'held: still is');
+is($node->safe_psql('restored', $picture), $before, 'held: rows and labels are the same as before');
+is($node->safe_psql('restored', stat_of('state', 'plain')), 'restored', 'held: the collection is still held');
 
-# Here they purge what may be purged, from the new files.
-until_is("SELECT on_disk('plain') + on_disk('late') + on_disk('parts')", 9, 'workers purge what was repacked');
-is(sql("SELECT on_disk('paused'), on_disk('parents'), on_disk('children')"), '13|1|1', 'but not what is paused, or has children');
-until_is(stat_of('undeletable', 'parents'), 1, 'the parent is not deleted');
+# In the first database, workers purge the new files.
+until_is("SELECT on_disk('plain') + on_disk('late') + on_disk('parts')", 9, 'workers purge tables that were repacked');
+is(sql("SELECT on_disk('paused'), on_disk('parents'), on_disk('children')"), '13|1|1', 'workers purge neither a paused collection nor a parent with a child');
+until_is(stat_of('undeletable', 'parents'), 1, 'the parent counts as undeletable');
 
 # ---- While pg_repack runs ----
 
-# It waits for transactions that began before it.  When its copy is there it only
-# replays what its trigger logs.
+# pg_repack waits for transactions that began earlier.  After it has made the copy, it only replays
+# the changes that its trigger logs.
 sql(q{SELECT ttl_docs.create_collection('busy', 3600)});
 configure('ttl_docs.purge = off');
 sql(fill('busy', 'id'));
@@ -134,31 +135,31 @@ sql(q{
 	DELETE FROM busy WHERE id = '102';
 	COPY busy (id, doc) FROM PROGRAM 'printf "3\t{\"new\": 3}\n104\t{}\n"';
 });
-is(sql('SELECT count(*) FROM busy'), '6', 'keys of expired documents are free meanwhile');
+is(sql('SELECT count(*) FROM busy'), '6', 'keys of expired documents are free while pg_repack works');
 
-# The purge waits for it, and says so.
+# The purge waits for pg_repack, and reports this.
 configure('ttl_docs.purge = on');
-until_is(stat_of('state', 'busy'), 'pg_repack', 'the state names pg_repack');
-like(sql(stat_of('hint', 'busy')), qr/^pg_repack is working on the table/, 'and so does the hint');
-my ($status, $stdout, $stderr) = $node->psql('postgres', q{CALL ttl_docs.purge('busy')});
-like($stderr, qr/WARNING:  the purge of "busy" is held: pg_repack\n.*trigger "repack_trigger".*\nHINT:  pg_repack is working on the table/,
-	'CALL purge() says so, too');
-is(sql("SELECT on_disk('busy')"), '13', 'nothing is purged');
+until_state('busy', 'pg_repack', 'the state is pg_repack');
+like(sql(stat_of('hint', 'busy')), qr/^pg_repack is working on the table/, 'the hint names pg_repack');
+like(error_of($node, 'postgres', q{CALL ttl_docs.purge('busy')}),
+	qr/WARNING:  the purge of "busy" is held: pg_repack\n.*trigger "repack_trigger".*\nHINT:  pg_repack is working on the table/,
+	'CALL purge() warns that pg_repack is working');
+is(on_disk('busy'), '13', 'nothing is purged while pg_repack works');
 
 my $busy = q{SET ttl_docs.show_expired = on; SELECT to_jsonb(b) FROM busy AS b ORDER BY id};
 my $rows = sql($busy);
 configure('ttl_docs.purge = off');
 $old->query_safe('COMMIT');
 $old->quit;
-ok($repack->finish, 'pg_repack ends well') or diag($output);
-is(sql($busy), $rows, 'the writes are in the new file, and nothing else is different');
+ok($repack->finish, 'pg_repack succeeds') or diag($output);
+is(sql($busy), $rows, 'the new file has all writes, and no other change');
 configure('ttl_docs.purge = on');
-until_is("SELECT on_disk('busy')", 6, 'then the purge goes on');
+until_on_disk('busy', 6, 'the purge goes on after pg_repack');
 is(sql(q{SELECT id, doc FROM busy WHERE doc <> '{}' ORDER BY id}),
-	qq(1|{"new": 1}\n101|{"updated": true}\n2|{"new": 2}\n3|{"new": 3}), 'and leaves what is live');
+	qq(1|{"new": 1}\n101|{"updated": true}\n2|{"new": 2}\n3|{"new": 3}), 'live documents stay');
 configure('ttl_docs.purge = off');
 
-# ---- Who, and which query ----
+# ---- Which user, and which query ----
 
 sql(q{
 	CREATE ROLE owner LOGIN;
@@ -174,17 +175,17 @@ sql(q{
 SKIP:
 {
 	my ($version) = run_command([ 'pg_repack', '--version' ]);
-	skip 'before 1.5, only a superuser can run it', 2 unless $version =~ /(\d+)\.(\d+)/ && $1 * 100 + $2 >= 105;
+	skip 'before version 1.5, only a superuser can run pg_repack', 2 unless $version =~ /(\d+)\.(\d+)/ && $1 * 100 + $2 >= 105;
 	repack_ok('postgres', 'the owner', '-k', '-U', 'owner', '-t', 'mine');
-	is(sql("SELECT on_disk('mine')"), '13', 'the owner: nothing is lost');
+	is(on_disk('mine'), '13', 'the owner: all documents are on disk');
 }
 
-# Copies some rows into a new table of that schema, and counts them.
+# Runs a query that copies rows into a new table of a schema.  Returns their number, or the error.
 sub copied
 {
 	my ($copy, %with) = @_;
 	my $schema = $with{schema} // 'repack';
-	my ($status, $stdout, $stderr) = $node->psql(
+	my ($ret, $stdout, $stderr) = $node->psql(
 		$with{database} // 'postgres', qq{
 		SET client_min_messages = warning;
 		SET ROLE ${\($with{role} // 'owner')};
@@ -195,14 +196,14 @@ sub copied
 	return $stderr ne '' ? $stderr : $stdout;
 }
 my $query = 'INSERT INTO repack.copy SELECT id FROM ONLY mine';
-is(copied($query), '13', 'what pg_repack does by its owner');
-is(copied($query, role => 'postgres'), '13', 'and by a superuser');
+is(copied($query), '13', 'the owner copies all documents by the query of pg_repack');
+is(copied($query, role => 'postgres'), '13', 'a superuser copies all documents');
 is(copied("PREPARE p AS $query; SET plan_cache_mode = force_generic_plan; EXECUTE p; TRUNCATE repack.copy; EXECUTE p"), '13',
-	'as a cached plan');
-is(copied("DO \$\$BEGIN EXECUTE '$query'; DELETE FROM repack.copy; $query; END\$\$"), '13', 'from PL/pgSQL');
-is(copied("LOAD 'rival'; SET rival.planner = on; $query", role => 'postgres'), '13', 'without our planner hook');
-is(copied($query, role => 'reader'), '3', 'others copy what is live');
-is(copied('INSERT INTO public.copy SELECT id FROM ONLY mine', schema => 'public'), '3', 'and so does the owner elsewhere');
+	'a cached plan copies all documents');
+is(copied("DO \$\$BEGIN EXECUTE '$query'; DELETE FROM repack.copy; $query; END\$\$"), '13', 'PL/pgSQL copies all documents');
+is(copied("LOAD 'rival'; SET rival.planner = on; $query", role => 'postgres'), '13', 'a plan without our planner hook copies all documents');
+is(copied($query, role => 'reader'), '3', 'other users copy live documents only');
+is(copied('INSERT INTO public.copy SELECT id FROM ONLY mine', schema => 'public'), '3', 'the owner copies live documents only into another schema');
 
 # A plan that was made for the owner is not one for others.
 is( sql(qq{
@@ -218,9 +219,9 @@ is( sql(qq{
 		RESET ROLE;
 		SELECT count(*) FROM repack.copy;
 		DROP TABLE repack.copy;
-	}), "13\n3", 'the user decides, not the plan');
+	}), "13\n3", 'the user who executes a plan decides, not the user who made it');
 
-# A query that is not that of pg_repack would lose documents: it is refused.
+# A query that is not that of pg_repack would lose documents, so it is refused.
 my $refused = qr/cannot copy "mine" into the schema of pg_repack by this query/;
 like(copied("GRANT INSERT ON repack.copy TO owner; SET ROLE owner; $query; RESET ROLE", role => 'postgres'),
 	$refused, "somebody else's table is refused");
@@ -231,13 +232,13 @@ like(
 	copied(
 		"CREATE FUNCTION leak() RETURNS void LANGUAGE sql SECURITY DEFINER AS '$query'; SELECT leak(); DROP FUNCTION leak()"),
 	$refused, 'a SECURITY DEFINER function is refused');
-# A function that the query calls sees what is live.
+# A function that the query calls sees live documents only.
 is( copied(q{CREATE FUNCTION how_many() RETURNS text VOLATILE LANGUAGE plpgsql AS 'BEGIN RETURN (SELECT count(*) FROM mine); END';
 		INSERT INTO repack.copy SELECT how_many() FROM ONLY mine;
 		DELETE FROM repack.copy WHERE id <> '3'; DROP FUNCTION how_many()}),
-	'13', 'a function in the query does not see more');
+	'13', 'a function in the query sees live documents only');
 
-# A partition: by the owner of the collection, not by that of the partition alone
+# A partition: the owner of the collection may copy it, the owner of the partition may not.
 sql(q{
 	SET ROLE owner;
 	CREATE TABLE tree (id int PRIMARY KEY, doc jsonb) PARTITION BY RANGE (id);
@@ -245,11 +246,11 @@ sql(q{
 	SELECT ttl_docs.adopt('tree', 3600);
 	RESET ROLE;
 } . fill('tree', 'id'));
-is(copied('INSERT INTO repack.copy SELECT id FROM ONLY leaf'), '13', 'a partition by the owner of the collection');
-like(copied('INSERT INTO repack.copy SELECT id FROM tree'), qr/cannot copy "leaf" into the schema of pg_repack/, 'not all of them at once');
+is(copied('INSERT INTO repack.copy SELECT id FROM ONLY leaf'), '13', 'the owner of the collection copies all documents of a partition');
+like(copied('INSERT INTO repack.copy SELECT id FROM tree'), qr/cannot copy "leaf" into the schema of pg_repack/, 'a copy of all partitions at once is refused');
 sql('GRANT CREATE ON SCHEMA public TO reader; ALTER TABLE leaf OWNER TO reader');
 like(copied('INSERT INTO repack.copy SELECT id FROM ONLY leaf', role => 'reader'),
-	qr/cannot copy "leaf".*HINT: .*as the owner of "tree"/s, 'a partition by another owner is refused');
+	qr/cannot copy "leaf".*HINT: .*as the owner of "tree"/s, 'a copy of a partition by its own owner is refused');
 
 # The name of the schema alone is nothing.
 sql('CREATE DATABASE other');
@@ -258,9 +259,9 @@ $node->safe_psql('other', q{
 	CREATE SCHEMA repack;
 	SELECT ttl_docs.create_collection('mine', 3600);
 } . fill('mine', 'id'));
-is(copied($query, database => 'other', role => 'postgres'), '3', 'a schema repack that is not of pg_repack');
+is(copied($query, database => 'other', role => 'postgres'), '3', 'only live documents are copied into a schema repack without pg_repack');
 
-# ---- pg_repack on a child that a purge reaches, and one that has failed ----
+# ---- A trigger of pg_repack on a child that a purge reaches ----
 
 sql(q{
 	SELECT ttl_docs.create_collection('above', 3600);
@@ -268,11 +269,11 @@ sql(q{
 } . fill('above', 'id') . q{
 	CREATE TRIGGER repack_trigger AFTER INSERT OR DELETE OR UPDATE ON below FOR EACH ROW EXECUTE FUNCTION repack.repack_trigger('x');
 });
-($status, $stdout, $stderr) = $node->psql('postgres', q{CALL ttl_docs.purge('above')});
-like($stderr, qr/held: pg_repack\n.*trigger "repack_trigger" of the table "below"/, 'a trigger that was left on a child');
+like(error_of($node, 'postgres', q{CALL ttl_docs.purge('above')}),
+	qr/held: pg_repack\n.*trigger "repack_trigger" of the table "below"/, 'a trigger of pg_repack on a child holds the purge');
 sql('DROP TRIGGER repack_trigger ON below');
-($status, $stdout, $stderr) = $node->psql('postgres', q{CALL ttl_docs.purge('above')});
-like($stderr, qr/purged 10 documents/, 'is dropped, and the purge goes on');
+like(error_of($node, 'postgres', q{CALL ttl_docs.purge('above')}),
+	qr/purged 10 documents/, 'the purge goes on after the trigger is dropped');
 
 $node->stop;
 done_testing();

@@ -1,20 +1,20 @@
-# The purge where it could be forgotten, or nobody would see that there is none:
-# settings that change while a worker starts, prepared transactions, more tables than
-# shared memory has room for, and servers without a worker to spare.
+# Cases in which the purge could miss something, or could stop without a sign: settings that
+# change while a worker starts, prepared transactions, more tables than shared memory has entries
+# for, and servers without a free slot for a worker.
 #
-# Nothing here waits for a document to expire: those that are to be expired are
-# written on a clock that is an hour behind.
+# No test waits for a document to expire: expired documents are written with a clock that is
+# hours behind.
 
 use strict;
 use warnings;
 
-use FindBin;
-use lib "$FindBin::RealBin/../perl";
+use lib 'test/perl';
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use PurgeNode;
 use Test::More;
 use Time::HiRes qw(usleep time);
+use TtlServer;
 use WorkerLog;
 
 my $node = start_node(
@@ -27,28 +27,18 @@ max_worker_processes = 16
 log_min_messages = debug1
 });
 
-sub expired
-{
-	my ($collection, $count) = @_;
-	return qq{
-		SET ttl_docs.clock_offset = '-1h';
-		INSERT INTO $collection (id, doc)
-			SELECT 'expired ' || gen_random_uuid(), '{}' FROM generate_series(1, $count) AS i;
-		RESET ttl_docs.clock_offset;
-	};
-}
-
 # ---- Settings that change while a worker starts ----
 
 my $hold_file = $node->data_dir . '/hold_children';
 
-# The processes that are held, or were.
+# How many processes hold_children has stopped.
 sub held
 {
 	my @held = glob($node->data_dir . '/held.*');
 	return scalar @held;
 }
 
+# Waits until hold_children has stopped so many processes.  Counts as a test.
 sub wait_for_held
 {
 	my ($count, $name) = @_;
@@ -60,121 +50,119 @@ sub wait_for_held
 	return;
 }
 
-# Has a worker start by a command of the session, changes a setting while the worker has
-# done nothing but inherit the old one, and lets it go on when the launcher knows of the
-# change.
+# 1. Runs a command in the session, which makes a worker start.  hold_children stops the worker,
+#    which has inherited the old setting.
+# 2. Changes the setting, and waits until the launcher has read it.
+# 3. Lets the worker continue.
 sub change_while_worker_starts
 {
 	my ($session, $command, $setting) = @_;
 	my $log;
 
 	sql('DROP DATABASE IF EXISTS empty');
-	ok(wait_until_idle($node), "$setting: no worker is on its way");
+	ok(wait_until_idle($node), "$setting: no worker runs before");
 	$log = log_size($node);
 	unlink glob($node->data_dir . '/held.*');
 	append_to_file($hold_file, '');
 	$session->query_safe($command);
-	wait_for_held(1, "$setting: a worker starts, and is held");
-	$node->append_conf('postgresql.conf', $setting);
-	$node->reload;
+	wait_for_held(1, "$setting: a worker starts, and is stopped");
+	configure($setting);
 	$node->wait_for_log(qr/parameter "ttl_docs.purge" changed/, $log);
-	# the launcher sends a worker there, too, after it has read the settings
+	# after it has read the settings, the launcher starts a worker for a new database
 	$session->query_safe('CREATE DATABASE empty');
-	wait_for_held(2, "$setting: the launcher knows it");
+	wait_for_held(2, "$setting: the launcher has read it");
 	unlink $hold_file;
 	return;
 }
 
 sql(q{SELECT ttl_docs.create_collection('docs', 60)});
-until_is(stat_of('state', 'docs'), 'disabled', 'ttl_docs.purge = off: disabled');
+until_state('docs', 'disabled', 'ttl_docs.purge = off: the state is disabled');
 sql(expired('docs', 10));
 my $session = $node->background_psql('postgres');
 change_while_worker_starts($session, q{ALTER DATABASE postgres SET work_mem = '8MB'},
 	'ttl_docs.purge = on');
-until_is(q{SELECT on_disk('docs')}, '0', 'turned on while a worker starts: purged');
-until_is(stat_of('state', 'docs'), 'idle', 'and no longer disabled');
+until_on_disk('docs', 0, 'turned on while a worker starts: the collection is purged');
+until_state('docs', 'idle', 'turned on while a worker starts: the state is idle');
 
 change_while_worker_starts($session, expired('docs', 10), 'ttl_docs.purge = off');
-until_is(stat_of('state', 'docs'), 'disabled', 'turned off while a worker starts: disabled');
-is(sql(q{SELECT on_disk('docs')}), '10', 'and nothing is purged');
+until_state('docs', 'disabled', 'turned off while a worker starts: the state is disabled');
+is(on_disk('docs'), '10', 'turned off while a worker starts: nothing is purged');
 $session->quit;
 
-# The state is not lost while the launcher asks again.
+# The state stays while a worker reads the settings of the database again.
 my $log = log_size($node);
 sql(q{ALTER DATABASE postgres SET work_mem = '16MB'});
 my @states = map { sql(stat_of('state', 'docs')) } 1 .. 20;
 $node->wait_for_log($worker_start, $log);
-is(scalar(grep { $_ ne 'disabled' } @states), 0, 'it stays disabled while a worker finds out');
+is(scalar(grep { $_ ne 'disabled' } @states), 0, 'the state stays disabled while a worker visits the database');
 
 configure('ttl_docs.purge = on');
-until_is(q{SELECT on_disk('docs')}, '0', 'turned on: purged');
+until_on_disk('docs', 0, 'turned on: the collection is purged');
 
 # ---- Prepared transactions ----
 
 my $marks = q{SELECT count(*) FROM pg_locks
 	WHERE locktype = 'object' AND classid = 'pg_extension'::regclass AND objsubid > 0};
 
-# Prepares a transaction, has the workers look at what they can see of it, and finishes
-# it in another session.
-sub finish_after_look
+# Prepares a transaction, lets workers visit the database, and finishes the transaction in another
+# session.
+sub finish_after_visit
 {
 	my ($name, $statements, $restarts, $end) = @_;
 	sql("BEGIN; $statements; PREPARE TRANSACTION '$name';");
 	$node->restart if $restarts;
-	ok(wait_until_idle($node), "$name: the workers have looked");
-	is(sql($marks), '1', "$name: it is known that it changes collections");
+	ok(wait_until_idle($node), "$name: workers have visited the database");
+	is(sql($marks), '1', "$name: a lock marks the transaction as one that changes collections");
 	sql(($end // 'COMMIT') . " PREPARED '$name'");
-	is(sql($marks), '0', "$name: until it is finished");
+	is(sql($marks), '0', "$name: the mark ends with the transaction");
 	return;
 }
 
 for my $restarts (0, 1)
 {
 	my $after = $restarts ? '_after_restart' : '';
-	finish_after_look(
+	finish_after_visit(
 		"created$after", qq{
 			SELECT ttl_docs.create_collection('created$after', 60);
 			SET LOCAL ttl_docs.clock_offset = '-1h';
 			INSERT INTO created$after (id, doc) VALUES ('a', '{}')}, $restarts);
-	until_is("SELECT on_disk('created$after')", '0',
-		"created$after: a collection that comes by COMMIT PREPARED is purged");
+	until_on_disk("created$after", 0, "created$after: a collection that COMMIT PREPARED creates is purged");
 
 	sql("SELECT ttl_docs.create_collection('lowered$after', -1);" . expired("lowered$after", 10));
-	ok(wait_until_idle($node), "lowered$after: nothing to do");
-	finish_after_look("lowered$after", "SELECT ttl_docs.set_default_ttl('lowered$after', 60)",
+	ok(wait_until_idle($node), "lowered$after: workers have nothing to do");
+	finish_after_visit("lowered$after", "SELECT ttl_docs.set_default_ttl('lowered$after', 60)",
 		$restarts);
-	until_is("SELECT on_disk('lowered$after')", '0',
-		"lowered$after: a DefaultTTL that comes by COMMIT PREPARED");
+	until_on_disk("lowered$after", 0, "lowered$after: a collection whose DefaultTTL COMMIT PREPARED lowers is purged");
 }
 
 sql(q{SELECT ttl_docs.pause_purge('docs');} . expired('docs', 10));
-until_is(stat_of('state', 'docs'), 'paused', 'a collection is paused');
-finish_after_look('resumed', q{SELECT ttl_docs.resume_purge('docs')});
-until_is(q{SELECT on_disk('docs')}, '0', 'it is purged after a resume_purge() by COMMIT PREPARED');
+until_state('docs', 'paused', 'resumed: the state is paused before');
+finish_after_visit('resumed', q{SELECT ttl_docs.resume_purge('docs')});
+until_on_disk('docs', 0, 'resumed: the collection is purged after COMMIT PREPARED of a resume_purge()');
 
 sql(q{ALTER DATABASE postgres SET ttl_docs.purge = off; } . expired('docs', 10));
-until_is(stat_of('state', 'docs'), 'disabled', 'the purge is off in the database');
-finish_after_look('altered', q{ALTER DATABASE postgres RESET ttl_docs.purge});
-until_is(q{SELECT on_disk('docs')}, '0', 'it is purged after an ALTER DATABASE by COMMIT PREPARED');
+until_state('docs', 'disabled', 'altered: the state is disabled before');
+finish_after_visit('altered', q{ALTER DATABASE postgres RESET ttl_docs.purge});
+until_on_disk('docs', 0, 'altered: the collection is purged after COMMIT PREPARED of an ALTER DATABASE');
 
-finish_after_look('rolled back', q{SELECT ttl_docs.set_default_ttl('docs', 30)}, 0, 'ROLLBACK');
+finish_after_visit('rolled back', q{SELECT ttl_docs.set_default_ttl('docs', 30)}, 0, 'ROLLBACK');
 sql(expired('docs', 10));
-until_is(q{SELECT on_disk('docs')}, '0', 'it goes on after ROLLBACK PREPARED');
+until_on_disk('docs', 0, 'rolled back: the purge goes on after ROLLBACK PREPARED');
 
-# Transactions of others
+# Transactions that change no collection
 sql('CREATE TABLE plain (n int)');
-ok(wait_until_idle($node), 'nothing to do');
+ok(wait_until_idle($node), 'plain: workers have nothing to do');
 $log = log_size($node);
 sql(qq{BEGIN; INSERT INTO plain VALUES ($_); PREPARE TRANSACTION 'plain $_'}) for 1 .. 3;
-is(sql($marks), '0', 'a transaction that changes no collection has no mark');
+is(sql($marks), '0', 'plain: a transaction that changes no collection has no mark');
 sql("COMMIT PREPARED 'plain $_'") for 1 .. 3;
-ok(wait_until_idle($node), 'they are finished');
-is(worker_starts($node, $log), 0, 'and nobody was woken');
+ok(wait_until_idle($node), 'plain: the transactions are finished');
+is(worker_starts($node, $log), 0, 'plain: no worker has started');
 
 # ---- A visit that fails while it lists the tables ----
 
-# The lock is that of a prepared transaction, so that no session has to wait for it.  The
-# statistics are not asked for the table: that would give it an entry in shared memory.
+# A prepared transaction holds the lock, so that no session has to stay open.  The test does not
+# read stat_collections: that would give the table an entry in shared memory.
 $log = log_size($node);
 configure('ttl_docs.purge = off');
 $node->wait_for_log(qr/parameter "ttl_docs.purge" changed/, $log);
@@ -192,10 +180,19 @@ $log = log_size($node);
 configure('ttl_docs.purge = on');
 $node->wait_for_log(qr/canceling statement due to lock timeout/, $log);
 sql(q{COMMIT PREPARED 'labels'});
-until_is("SELECT on_disk('listed')", '0', 'listing: it is made again');
+until_on_disk('listed', 0, 'a worker lists the tables again, and the collection is purged');
 
 # ---- More tables than entries ----
 
+# Waits until nothing is left on disk of some collections.  Counts as a test.
+sub until_purged
+{
+	my ($name, @collections) = @_;
+	until_is('SELECT ' . join(' + ', map { "on_disk('$_')" } @collections), '0', $name);
+	return;
+}
+
+# Changes settings that need a restart.
 sub restart_with
 {
 	my ($settings) = @_;
@@ -204,65 +201,54 @@ sub restart_with
 	return;
 }
 
-# Collections that are written to first take the entries.
+# Collections that are written first get the entries.
 restart_with("ttl_docs.max_tables = 8\nttl_docs.purge = off\nttl_docs.purge_workers = 1\n");
 sql(q{SELECT ttl_docs.drop_collection(collection) FROM ttl_docs.collections});
-sql(q{
-	CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS
-		'BEGIN PERFORM pg_sleep(0.005); RETURN NULL; END';
-});
+sql(slow_function(0.005));
 my @placed = map { "placed_$_" } 1 .. 8;
 my @slow = map { "slow_$_" } 1 .. 12;
 my @quick = map { "quick_$_" } 1 .. 3;
 sql("SELECT ttl_docs.create_collection('$_', 60);" . expired($_, 1)) for @placed, @slow, @quick;
-sql("CREATE TRIGGER slow AFTER DELETE ON $_ FOR EACH ROW EXECUTE FUNCTION slow();"
-	  . expired($_, 20000)) for @slow;
+sql(slow_trigger($_) . expired($_, 20000)) for @slow;
 is( sql(q{SELECT count(*) FILTER (WHERE estimated_backlog IS NOT NULL),
 				count(*) FILTER (WHERE estimated_backlog IS NULL AND oldest_overdue IS NULL)
 			FROM ttl_docs.stat_collections}),
-	'8|15', 'eight tables have an entry, and of the others nothing is counted');
+	'8|15', 'eight tables have an entry; the backlog of the others is not counted');
 configure('ttl_docs.purge = on');
-until_is(
-	'SELECT ' . join(' + ', map { "on_disk('$_')" } @quick),
-	'0', 'tables without an entry get their turn, however long others take');
-cmp_ok(sql("SELECT on_disk('slow_1')"), '>', 0, 'before the first of them are finished');
+until_purged('tables without an entry are purged while others without an entry take long', @quick);
+cmp_ok(on_disk('slow_1'), '>', 0, 'a slow table without an entry is not finished yet');
 until_is(
 	q{SELECT state || ' ' || (hint LIKE '%no room%') FROM ttl_docs.stat_collections
 		WHERE collection = 'quick_1'::regclass},
-	'uncounted true', 'which is shown');
+	'uncounted true', 'the state is uncounted, and the hint gives the reason');
 
-# Those with an entry have their share, and leave the others theirs.
-sql("CREATE TRIGGER slow AFTER DELETE ON $_ FOR EACH ROW EXECUTE FUNCTION slow();"
-	  . expired($_, 20000)) for @placed;
+# Tables with an entry and tables without one share the time.
+sql(slow_trigger($_) . expired($_, 20000)) for @placed;
 sql(expired($_, 10)) for @quick;
-until_is(
-	'SELECT ' . join(' + ', map { "on_disk('$_')" } @quick),
-	'0', 'a backlog of tables with an entry does not keep those without');
-until_is(stat_of('purged > 1', 'placed_1'), 't', 'nor the other way round');
-cmp_ok(sql("SELECT on_disk('placed_1')"), '>', 0, 'which still have one');
+until_purged('tables without an entry are purged while those with an entry have a backlog', @quick);
+until_is(stat_of('purged > 1', 'placed_1'), 't', 'tables with an entry are purged, too');
+cmp_ok(on_disk('placed_1'), '>', 0, 'tables with an entry are not finished yet');
 sql("DROP TRIGGER slow ON $_") for @placed, @slow;
-until_is(
-	'SELECT ' . join(' + ', map { "on_disk('$_')" } @placed, @slow, @quick),
-	'0', 'all is purged in the end');
+until_purged('all tables are purged at the end', @placed, @slow, @quick);
 
 # Writes to a table without an entry
-ok(wait_until_idle($node), 'nothing to do');
+ok(wait_until_idle($node), 'no entry: workers have nothing to do');
 $log = log_size($node);
 my $began = time;
 sql(join('', map { expired('quick_1', 1) } 1 .. 99));
-ok(wait_until_idle($node), '99 writes');
+ok(wait_until_idle($node), 'no entry: 99 writes are done');
 cmp_ok(worker_starts($node, $log), '<=', 1 + (time - $began) / 30,
-	'and no worker was sent but for a round');
+	'no entry: writes start no worker, only the regular rounds do');
 # so that the test need not wait for the next round
 sql(q{SELECT ttl_docs.resume_purge('quick_1')});
-until_is(q{SELECT on_disk('quick_1')}, '0', 'a change of a collection begins a round');
+until_on_disk('quick_1', 0, 'no entry: a change of a collection starts a round');
 
-# An entry that becomes free goes to somebody else.
+# Another table gets an entry that becomes free.
 sql(q{SELECT ttl_docs.drop_collection('placed_1')});
 sql(q{SELECT ttl_docs.resume_purge('quick_1')});
 until_is(
 	q{SELECT count(*) FROM ttl_docs.stat_collections WHERE estimated_backlog IS NOT NULL},
-	'8', 'an entry that becomes free is used');
+	'8', 'an entry that becomes free is used again');
 
 # ---- No launcher, no worker ----
 
@@ -273,23 +259,23 @@ restart_with("ttl_docs.max_tables = 10000\nmax_worker_processes = 1\n");
 sql(q{SELECT ttl_docs.create_collection('docs', 60), ttl_docs.create_collection('held', 60);
 	SELECT ttl_docs.pause_purge('held')});
 sql(expired('docs', 10));
-is(sql($state), 'no launcher: max_worker_processes', 'max_worker_processes = 1');
-is(sql(stat_of('state', 'held')), 'paused', 'a hold comes first');
-# the launcher of logical replication has the other slot
+is(sql($state), 'no launcher: max_worker_processes', 'max_worker_processes = 1: there is no launcher');
+is(sql(stat_of('state', 'held')), 'paused', 'a paused collection is shown as paused nevertheless');
+# the launcher of logical replication uses the other slot
 restart_with("max_worker_processes = 2\n");
-until_is($state, 'no worker: max_worker_processes', 'max_worker_processes = 2');
+until_is($state, 'no worker: max_worker_processes', 'max_worker_processes = 2: there is no worker');
 restart_with("max_worker_processes = 16\n");
-until_is(q{SELECT on_disk('docs')}, '0', 'with more of them it is purged');
-until_is(stat_of('state', 'docs'), 'idle', 'and idle');
+until_on_disk('docs', 0, 'max_worker_processes = 16: the collection is purged');
+until_state('docs', 'idle', 'max_worker_processes = 16: the state is idle');
 
-# for some seconds
+# The launcher is missing for some seconds.
 is( sql(q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 			WHERE backend_type = 'ttl_docs launcher'}),
-	't', 'somebody ends the launcher');
-until_is($state, 'no launcher: max_worker_processes', 'there is none');
-until_is(stat_of('state', 'docs'), 'idle', 'until it is back');
+	't', 'the launcher is terminated');
+until_is($state, 'no launcher: max_worker_processes', 'the state shows that there is no launcher');
+until_state('docs', 'idle', 'the state is idle when the launcher is back');
 
-unlike(slurp_file($node->logfile), qr/TRAP:|PANIC:/, 'no assertion has failed');
+no_assertion_failed($node);
 $node->stop;
 
 done_testing();

@@ -1,37 +1,41 @@
 #!/usr/bin/env python3
-"""Crashes: processes of the server are killed at random moments under load, and what is there afterwards is
-compared with what was acknowledged.
+"""Kills server processes at random moments under load, and compares the recovered data with the acknowledged
+writes.
 
-A round: sessions write, the purge deletes, and after a moment somebody is killed with SIGKILL: the
-postmaster with all its children at once, a backend, a purge worker, or the launcher; or the postmaster
-twice, the second time in the middle of the recovery.  The server comes back (by itself, or by pg_ctl), and
-everything is checked, before the next round goes on with the same documents.
+Each round has these steps:
+    1. Sessions write, and the purge deletes.
+    2. After a random delay, the program kills a process with SIGKILL: the postmaster with all its children,
+       a backend, a purge worker or the launcher.  Or it kills the postmaster twice, the second time during
+       recovery.
+    3. The server restarts by itself, or pg_ctl starts it.
+    4. The program checks everything.  The next round continues with the same documents.
 
-Journal.  Every session writes to keys of its own, so it knows the state of each: what the server has
-acknowledged, and besides the one transaction that was under way.  If COMMIT was not sent, that transaction
-must be absent; if it was sent and not answered, it may be there or not, but whole: it also leaves its
-number in a plain table, which tells what all the rest has to be.  A state is exact: content, ttl, second
-key, child row, and _ts to the microsecond.
+Journal.  Every session writes only to its own keys, so it knows the acknowledged state of each key.  It also
+knows the one transaction that was open at the crash.  If COMMIT was not sent, the server must have lost that
+transaction.  If COMMIT was sent but not answered, the server may have kept or lost the transaction, but only
+as a whole.  Each transaction writes its number to a plain table, and this number tells which it was.  The
+comparison is exact: content, ttl, second key, child row, and _ts to the microsecond.
 
-Time.  Documents either live for days or are written days ago, by ttl_docs.clock_offset, and so have expired
-when they are committed.  Nothing waits, and what is alive depends on no clock.
+Time.  A document either lives for days, or is written days in the past with ttl_docs.clock_offset and is
+expired at commit.  So nothing has to wait, and the real time does not decide which documents are live.
 
-What is checked after each recovery:
-    docs     visible is exactly what is alive by the journal; expired documents cannot be read, updated,
-             deleted or locked, and block neither of their keys; child rows are those of the journal,
-             without orphans; with a clock far ahead only documents with ttl -1 are there
-    events   (lazy indexing) an acknowledged live event is there; an expired one is either on disk or was
-             archived by the trigger on its purge: never both, never neither, never twice
-    floors   what was dead under a former DefaultTTL stays dead, also if the DefaultTTL is raised again or
-             turned off; the label is the acknowledged one to the letter
-    purge    it goes on: all expired documents leave the disk
-    storage  pg_amcheck --heapallindexed of tables and indexes; no PANIC, no failed assertion in the log
+Checks after each recovery:
+    docs     Exactly the live documents of the journal are visible.  Expired documents cannot be read,
+             updated, deleted or locked, and block neither of their keys.  The child rows are those of the
+             journal, without orphans.  With a clock far ahead, only documents with ttl -1 are visible.
+    events   (lazy indexing) Acknowledged live events are visible.  Every expired event is either on disk or
+             in the archive, which a trigger on its purge fills: never in both, never in neither, never twice.
+    floors   Documents that expired under an earlier DefaultTTL stay expired after the DefaultTTL is raised or
+             turned off.  The label is the acknowledged one, byte by byte.
+    purge    The purge continues: all expired documents leave the disk.
+    storage  pg_amcheck --heapallindexed finds no error.  The log has no PANIC and no failed assertion.
 
-Connects by PGHOST, PGPORT, PGDATABASE, PGUSER, as a superuser, to a database with the extension and
-amcheck; runs as the user of the server, with pg_ctl and pg_amcheck on the PATH.  It leaves the server
-running.  Exits with 0 or 1.
+The program connects by PGHOST, PGPORT, PGDATABASE and PGUSER as a superuser.  The database must have the
+extensions ttl_docs and amcheck.  The program must run as the server's operating system user, with pg_ctl and
+pg_amcheck on the PATH.  It leaves the server running.  Exit status: 0 or 1.
 
-The seed decides what is written and who is killed when; how far the server has come by then, it does not.
+The seed determines the writes, the killed processes and the delays.  It does not determine how far the server
+gets before it is killed.
 """
 
 import argparse
@@ -49,24 +53,24 @@ import psycopg2
 import psycopg2.errorcodes as codes
 
 DAY = 86400
-PAST = -20 * DAY                # the clock of those who write what has expired
+PAST = -20 * DAY                # clock offset for writing documents that are expired
 DEFAULT_TTL = 10 * DAY          # of docs and events
-SHORT_TTL = 60                  # of documents from the past that have one of their own
+SHORT_TTL = 60                  # of documents written in the past with their own ttl
 LONG_TTLS = (None, -1, 50 * DAY, 100 * DAY)
-FUTURE = 200 * DAY              # then all of these but -1 are over
-FLOOR_TTLS = (DEFAULT_TTL, -1, None, 100 * DAY)         # the DefaultTTLs of floors, as they come and go
+FUTURE = 200 * DAY              # clock offset at which all of these except -1 have expired
+FLOOR_TTLS = (DEFAULT_TTL, -1, None, 100 * DAY)         # DefaultTTLs that "floors" switches between
 KEYS = 40                       # of a session
-BULK = 1000                     # expired documents that each round begins with
+BULK = 1000                     # expired documents at the start of each round
 PATIENCE = 180                  # seconds until something counts as hung
-OUR_SIGNALS = ('9', '3')        # ours, and what the postmaster sends to the others then
+OUR_SIGNALS = ('9', '3')        # SIGKILL from us; SIGQUIT from the postmaster to the other processes
 LABEL_OF_FLOORS = "SELECT label FROM pg_seclabels WHERE objoid = 'floors'::regclass AND provider = 'ttl_docs'"
 
-# Who is killed how often; "recovery" is the postmaster, and again when it recovers.
+# Weights of the processes to kill; "recovery" is the postmaster, and again during recovery.
 VICTIMS = {'postmaster': 35, 'recovery': 10, 'backend': 20, 'worker': 25, 'launcher': 10}
 
 
 class Wrong(Exception):
-    """The server has done what it must not do."""
+    """The server did something wrong."""
 
 
 def require(condition, text):
@@ -74,19 +78,19 @@ def require(condition, text):
         raise Wrong(text)
 
 
-# What a journal knows of a live document.  ts is None if it was written by a statement that was not answered.
+# A live document in a journal.  ts is None if the statement that wrote it was not answered.
 Live = collections.namedtuple('Live', 'token ttl k item ts')
 
 
 def same(live, row):
-    """Is a row what the journal says?  A _ts that nobody was told can be any."""
+    """Does a row match the journal?  Any _ts matches if the server never returned it."""
     return row is not None and live[:4] == row[:4] and live.ts in (None, row.ts)
 
 
 # ---- The load ----
 
 class Worker(threading.Thread):
-    """One connection at work until it is told to stop, or the connection breaks."""
+    """A thread with one connection, which works until it is told to stop or the connection breaks."""
 
     to_retry = (psycopg2.errors.SerializationFailure,)
 
@@ -94,10 +98,10 @@ class Worker(threading.Thread):
         super().__init__(name=name, daemon=True)
         self.random = random.Random(f'{seed} {name}')
         self.stopping = threading.Event()
-        self.turns = 0          # transactions that were to be committed, by their numbers
-        self.committed = 0      # the last of them that was acknowledged
+        self.turns = 0          # number of the last transaction that tried to commit
+        self.committed = 0      # number of the last acknowledged transaction
         self.acknowledged = 0
-        self.resolved = collections.Counter()           # what had become of transactions under way
+        self.resolved = collections.Counter()           # outcomes of transactions that were open at a crash
         self.retries = 0
         self.wrong = None
         self.connection = None
@@ -105,7 +109,7 @@ class Worker(threading.Thread):
         self.pid = None
 
     def again(self, round_number):
-        """A thread runs once: the same journal in a new thread, for the next round."""
+        """Starts a new thread with the same journal for the next round, because a thread runs only once."""
         threading.Thread.__init__(self, name=self.name, daemon=True)
         self.connection = psycopg2.connect(application_name=f'{self.name} {round_number}')
         self.cursor = self.connection.cursor()
@@ -125,7 +129,7 @@ class Worker(threading.Thread):
             self.connection.close()
 
     def is_lost(self, error):
-        """Is this the end of the connection, and no error of a statement?"""
+        """Did the connection break, as opposed to a statement that failed?"""
         return error.pgcode in (codes.ADMIN_SHUTDOWN, codes.CRASH_SHUTDOWN) or (
             error.pgcode is None and not isinstance(error, psycopg2.ProgrammingError))
 
@@ -148,7 +152,7 @@ class Worker(threading.Thread):
         return rows
 
     def commit(self):
-        """Commits a transaction, which has left its number where it is found after a crash."""
+        """Commits the transaction, and records its number in a table where it is found after a crash."""
         self.turns += 1
         self.execute('UPDATE journal SET turn = %s WHERE worker = %s', self.turns, self.name)
         self.sent = True
@@ -159,22 +163,22 @@ class Worker(threading.Thread):
         raise NotImplementedError
 
     def forget(self):
-        """The transaction under way has come to nothing."""
+        """Discards the open transaction from the journal."""
 
     def apply(self):
-        """The transaction under way is acknowledged, or was found to have come through."""
+        """Adds the open transaction to the journal: it was acknowledged, or found after a crash."""
 
     def resolve_turn(self, turn):
-        """After a crash, with the number that the last transaction of ours has left."""
+        """Decides after a crash about the open transaction; turn is the last number in the table."""
         require(turn >= self.committed,
-                f'{self.name}: transaction {self.committed} is lost, {turn} is the last')
+                f'{self.name}: transaction {self.committed} was acknowledged, but the last one found is {turn}')
         came_through = turn > self.committed
         self.committed = turn
         self.settle(came_through)
 
     def settle(self, came_through):
-        """It is known now what has become of the transaction under way."""
-        require(self.sent or not came_through, f'{self.name}: there is what was never committed')
+        """Updates the journal with the outcome of the open transaction."""
+        require(self.sent or not came_through, f'{self.name}: found a transaction without a COMMIT')
         if came_through:
             self.resolved['there'] += 1
             self.apply()
@@ -184,23 +188,23 @@ class Worker(threading.Thread):
 
 
 class Session(Worker):
-    """Writes to documents and events of its own, and keeps the journal of them."""
+    """Writes its own documents and events, and keeps their journal."""
 
     def __init__(self, number, seed):
         super().__init__(f'session {number}', seed)
         self.number = number
         self.keys = [f's{number}-{i}' for i in range(KEYS)]
         self.docs = {}          # key: Live, as acknowledged
-        self.used = set()       # keys that have been written, and may be on disk
+        self.used = set()       # keys that were written and may be on disk
         self.events = {'live': set(), 'expired': set()}
         self.counter = 0
         self.forget()
 
     def forget(self):
-        self.effects = {}       # what the transaction under way does: key: Live, or None if it is gone then
+        self.effects = {}       # changes of the open transaction: key: Live, or None if it removes the document
         self.new_events = {'live': set(), 'expired': set()}
-        self.sent = False       # was the server asked to commit it?
-        self.single = False     # is it a statement by itself?
+        self.sent = False       # was the server asked to commit the transaction?
+        self.single = False     # is the transaction a single statement?
 
     def apply(self):
         for key, state in self.effects.items():
@@ -221,7 +225,7 @@ class Session(Worker):
         return self.counter
 
     def free_k(self):
-        """A second key that no live document of ours has; an expired one may have it."""
+        """Returns a second key that no live document of this session has; an expired one may have it."""
         taken = {self.state(key).k for key in self.keys if self.state(key)}
         ours = range(self.number * 1000, self.number * 1000 + 2 * KEYS)
         return self.random.choice([k for k in ours if k not in taken])
@@ -256,7 +260,7 @@ class Session(Worker):
         return token, f'{{"token": "{token}", "filler": "{filler}"{ttl_part}}}'
 
     def insert(self):
-        """A key that nobody has, or an expired document has; and so for the second key."""
+        """Inserts a document with an id and a second key that are unused or held by an expired document."""
         key = self.pick(alive=False)
         if key is None:
             return None
@@ -285,13 +289,13 @@ class Session(Worker):
         self.effects[key] = self.effects[key]._replace(ts=rows[0][0])
 
     def write(self, key, statement, *values, state):
-        """An UPDATE or DELETE of a document, which finds it if it is alive; state is what becomes of it."""
+        """Runs an UPDATE or DELETE, which must find the document if it is live; state is the new state."""
         alive = self.state(key) is not None
         if alive:
             self.effects[key] = state
         rows = self.execute(statement, *values)
         require(len(rows) == alive,
-                f'{self.name}: {statement} of {key} found {len(rows)} rows, alive: {alive}')
+                f'{self.name}: {statement} of {key} found {len(rows)} rows, expected {int(alive)}')
         if alive and state is not None:
             self.effects[key] = state._replace(ts=rows[0][0])
 
@@ -314,7 +318,7 @@ class Session(Worker):
         self.write(key, 'DELETE FROM docs WHERE id = %s RETURNING _ts', key, state=None)
 
     def rename(self):
-        """Moves a live document onto a key that nobody has, or an expired document has."""
+        """Moves a live document to a key that is unused or held by an expired document."""
         old_key, new_key = self.pick(alive=True), self.pick(alive=False)
         if old_key is None or new_key is None or self.state(old_key).item:
             return
@@ -328,7 +332,7 @@ class Session(Worker):
         return self.new_doc(self.random.choice((None, SHORT_TTL)))[1]
 
     def expire(self):
-        """Turns a live document into one that was written long ago."""
+        """Makes a live document expire by writing it in the past."""
         key = self.pick(alive=True)
         if key is not None:
             self.in_the_past('UPDATE docs SET doc = %s WHERE id = %s', self.expired_doc(), key)
@@ -354,11 +358,14 @@ class Session(Worker):
             self.number, numbers)
 
     def resolve(self, turn, docs):
-        """After a crash, with the number of our last transaction and our documents that are there."""
+        """Decides after a crash about the open transaction.
+
+        turn is the last number in the table, docs are this session's documents that were found."""
         if not self.single:
             self.resolve_turn(turn)
             return
-        require(turn == self.committed, f'{self.name}: {turn} is the last turn, and not {self.committed}')
+        require(turn == self.committed,
+                f'{self.name}: transaction {self.committed} was acknowledged last, but the last one found is {turn}')
         if self.effects:
             (key, new), = self.effects.items()
             row = docs.get(key)
@@ -374,16 +381,16 @@ class Session(Worker):
 
 
 class Floors(Worker):
-    """Changes a DefaultTTL again and again, and writes documents that are dead or alive by it."""
+    """Changes a DefaultTTL again and again, and writes documents that are live or expired under it."""
 
-    # set_indexing() keeps writers out, and takes a stronger lock to drop an index: docs/limits.md
+    # set_indexing() blocks writers, then takes a stronger lock to drop an index: see docs/limits.md.
     to_retry = Worker.to_retry + (psycopg2.errors.DeadlockDetected,)
 
     def __init__(self, seed):
         super().__init__('floors', seed)
         self.default_ttl = DEFAULT_TTL
         self.label = None
-        self.docs = {}          # key: (is it from the past, its own ttl, is it dead)
+        self.docs = {}          # key: (was it written in the past, its own ttl, is it expired)
         self.changes = 0
         self.forget()
 
@@ -396,7 +403,7 @@ class Floors(Worker):
 
     @staticmethod
     def kills(default_ttl, past, ttl):
-        """Does this DefaultTTL end a document?"""
+        """Is such a document expired under this DefaultTTL?"""
         return past and (default_ttl == DEFAULT_TTL if ttl is None else default_ttl is not None)
 
     def read_label(self):
@@ -416,7 +423,7 @@ class Floors(Worker):
         found = {row[0] for row in self.execute('SELECT id FROM floors')}
         self.connection.commit()
         require(found == self.alive(), f'floors: under DefaultTTL {self.default_ttl}, {found - self.alive()} '
-                                       f'are back, {self.alive() - found} are lost')
+                                       f'have come back, {self.alive() - found} are lost')
 
     def apply(self):
         self.docs, self.label, self.default_ttl = self.new_docs, self.new_label, self.new_default_ttl
@@ -447,7 +454,7 @@ class Floors(Worker):
 
 
 class Janitor(Worker):
-    """Purges by hand, vacuums and makes checkpoints, so that recovery begins anywhere."""
+    """Purges by hand, vacuums and makes checkpoints, so that recovery starts at varying points."""
 
     to_retry = Floors.to_retry
 
@@ -492,8 +499,8 @@ class Server:
             return ''
 
     def kill_all(self, postmaster, reap=lambda: None):
-        """The postmaster and all its children at once."""
-        os.kill(postmaster, signal.SIGSTOP)             # no child is born from here on
+        """Kills the postmaster and all its children at once."""
+        os.kill(postmaster, signal.SIGSTOP)             # it starts no more children
         victims = self.children(postmaster) + [postmaster]
         for pid in victims:
             try:
@@ -501,12 +508,12 @@ class Server:
             except ProcessLookupError:
                 pass
         reap()
-        # A zombie still counts as a server that runs.
+        # To pg_ctl a zombie is a running server.
         self.wait_until('the killed processes are gone',
                         lambda: not any(os.path.exists(f'/proc/{pid}') for pid in victims))
 
     def kill_child(self, title):
-        """Kills a child of that title, as soon as there is one; workers live for milliseconds."""
+        """Kills a child with that title as soon as there is one; workers live only for milliseconds."""
         postmaster = self.postmaster()
         deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline:
@@ -518,21 +525,22 @@ class Server:
 
     def start(self):
         self.remove_empty_locks()
-        # Not by pipes, which the server would keep open.
+        # Use no pipes: the server would keep them open.
         subprocess.run(['pg_ctl', '-D', self.data, '-l', self.log, '-w', '-t', str(PATIENCE), 'start'],
                        check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                        stderr=subprocess.DEVNULL)
 
     def remove_empty_locks(self):
-        """A server that was killed between making a lock file and filling it leaves it empty.  The next
-        one then refuses to start, and asks for an administrator: that is us."""
+        """Removes empty lock files, with which the server refuses to start.
+
+        A server leaves one if it is killed after it creates the file and before it writes to it."""
         socket = os.path.join(os.environ.get('PGHOST', ''), '.s.PGSQL.%s.lock' % os.environ.get('PGPORT', ''))
         for path in (socket, os.path.join(self.data, 'postmaster.pid')):
             if os.path.exists(path) and os.path.getsize(path) == 0:
                 os.remove(path)
 
     def start_and_kill(self, seconds):
-        """Lets recovery begin, and kills it."""
+        """Starts recovery, and kills the server during it."""
         with open(self.log, 'ab') as log:
             with subprocess.Popen(['postgres', '-D', self.data], start_new_session=True,
                                   stdin=subprocess.DEVNULL, stdout=log, stderr=log) as postmaster:
@@ -540,7 +548,7 @@ class Server:
                 self.kill_all(postmaster.pid, reap=postmaster.wait)
 
     def connect_again(self):
-        """A connection as soon as the server gives one."""
+        """Connects as soon as the server accepts connections."""
         deadline = time.monotonic() + PATIENCE
         while True:
             try:
@@ -548,21 +556,21 @@ class Server:
                 connection.autocommit = True
                 return connection
             except psycopg2.OperationalError as error:
-                require(time.monotonic() < deadline, f'the server does not come back: {error}')
+                require(time.monotonic() < deadline, f'the server does not accept connections: {error}')
                 time.sleep(0.02)
 
     @staticmethod
     def wait_until(what, condition):
         deadline = time.monotonic() + PATIENCE
         while not condition():
-            require(time.monotonic() < deadline, f'not within {PATIENCE} s: {what}')
+            require(time.monotonic() < deadline, f'still not true after {PATIENCE} s: {what}')
             time.sleep(0.02)
 
 
 # ---- Checks ----
 
 class Checks:
-    """What must hold after a recovery.  Uses a connection of its own, which rolls back what it tries."""
+    """Checks after a recovery, with a connection of its own; their writes are rolled back."""
 
     def __init__(self, connection, sessions, floors, chance):
         self.connection = connection
@@ -588,7 +596,7 @@ class Checks:
         self.floor_values()
 
     def visible(self):
-        """The documents by their keys, as a user sees them."""
+        """Returns the visible documents by key."""
         rows = self.query("""
             SELECT id, doc ->> 'token', _ttl, k,
                    (SELECT string_agg(token, ',') FROM items WHERE doc_id = id), _ts
@@ -606,7 +614,7 @@ class Checks:
         return {'live': live, 'expired': expired - live}
 
     def journal(self):
-        """Settles what was under way when the server went down."""
+        """Decides about the transactions that were open at the crash."""
         turns = dict(self.query('SELECT worker, turn FROM journal'))
         found = self.visible()
         for session in self.sessions:
@@ -617,18 +625,18 @@ class Checks:
         found = self.visible()
         expected = {key: state for session in self.sessions for key, state in session.docs.items()}
         for key in expected.keys() | found.keys():
-            require(key in expected, f'docs: {key} is visible and should not be: {found.get(key)}')
+            require(key in expected, f'docs: {key} is visible but should not be: {found.get(key)}')
             require(same(expected[key], found.get(key)),
-                    f'docs: {key} is {found.get(key)} and should be {expected[key]}')
+                    f'docs: {key} is {found.get(key)} but should be {expected[key]}')
         self.query('SET enable_seqscan = off')
         count = self.number("SELECT count(*) FROM docs WHERE id >= ''")
         self.query('RESET enable_seqscan')
-        require(count == len(expected), f'docs: {count} by the index, and should be {len(expected)}')
+        require(count == len(expected), f'docs: the index finds {count} but should find {len(expected)}')
         orphans = self.number('SELECT count(*) FROM items WHERE doc_id NOT IN (SELECT on_disk_docs())')
-        require(orphans == 0, f'docs: {orphans} child rows have lost their parent')
+        require(orphans == 0, f'docs: {orphans} child rows have no parent')
 
     def expired_documents(self):
-        """Of some keys that were used and are not alive: nothing finds them, and nothing blocks."""
+        """Tries some used keys without a live document: no statement finds a document or is blocked."""
         gone = [key for session in self.sessions for key in session.used if key not in session.docs]
         free_ks = [session.free_k() for session in self.sessions]
         self.connection.autocommit = False
@@ -650,29 +658,30 @@ class Checks:
         found = {row[0] for row in self.query('SELECT id FROM docs')}
         self.query('RESET ttl_docs.clock_offset')
         forever = {key for session in self.sessions for key, state in session.docs.items() if state.ttl == -1}
-        require(found == forever, f'in the future: {found ^ forever} are there or not, wrongly')
+        require(found == forever, f'in the future: {found - forever} are visible but should not be, '
+                                  f'{forever - found} are lost')
 
     def event_log(self):
         for session in self.sessions:
             found = self.events_of(session)
             for kind, numbers in session.events.items():
                 require(found[kind] == numbers,
-                        f'events: of {session.name}, {kind}: {sorted(numbers - found[kind])} are lost, '
-                        f'{sorted(found[kind] - numbers)} are too many')
+                        f'{kind} events of {session.name}: {sorted(numbers - found[kind])} are lost, '
+                        f'{sorted(found[kind] - numbers)} should not be there')
         twice = self.number("""
             SELECT count(*) FROM (
                 SELECT FROM (
                     SELECT (doc ->> 's')::int AS s, (doc ->> 'n')::int AS n FROM on_disk_events() AS doc
                     UNION ALL SELECT s, n FROM archive) AS both_places
                 GROUP BY s, n HAVING count(*) > 1) AS twice""")
-        require(twice == 0, f'events: {twice} are there twice, or on disk and in the archive')
+        require(twice == 0, f'events: {twice} are on disk twice, in the archive twice, or in both')
 
     def floor_values(self):
-        """Raising a DefaultTTL brings nothing back.  What is alive stays so if TTL is turned off."""
+        """Checks that no DefaultTTL brings an expired document back, and that turning TTL off hides none."""
         alive = self.floors.alive()
         label = self.number(LABEL_OF_FLOORS)
         require(self.floors.label in (None, label),
-                f'floors: the label is {label}, and should be {self.floors.label}')
+                f'floors: the label is {label} but should be {self.floors.label}')
         found = {row[0] for row in self.query('SELECT id FROM floors')}
         require(found == alive, f'floors: {found - alive} have come back, {alive - found} are lost')
         self.connection.autocommit = False
@@ -681,7 +690,7 @@ class Checks:
             found = {row[0] for row in self.query('SELECT id FROM floors')}
             self.connection.rollback()
             require(found <= alive, f'floors: DefaultTTL {ttl} brings {found - alive} back')
-            require(ttl is not None or found == alive, f'floors: turning TTL off ends {alive - found}')
+            require(ttl is not None or found == alive, f'floors: turning TTL off hides {alive - found}')
         self.connection.autocommit = True
 
     def expired_on_disk(self):
@@ -690,7 +699,7 @@ class Checks:
     def purge_goes_on(self):
         launcher = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'ttl_docs launcher'"
         Server.wait_until('there is a launcher', lambda: self.number(launcher) == 1)
-        Server.wait_until('all that has expired is purged', lambda: self.expired_on_disk() == 0)
+        Server.wait_until('all expired documents are purged', lambda: self.expired_on_disk() == 0)
 
 
 def amcheck():
@@ -743,7 +752,7 @@ def make_collections(connection, workers):
 
 
 class Torture:
-    """The rounds, and what is counted."""
+    """Plays the rounds, and counts."""
 
     def __init__(self, options):
         self.random = random.Random(options.seed)
@@ -769,7 +778,7 @@ class Torture:
         victim = self.crash()
         for worker in self.workers:
             worker.join(PATIENCE)
-            require(not worker.is_alive(), f'{worker.name} hangs')
+            require(not worker.is_alive(), f'{worker.name} is hung')
             require(worker.wrong is None, worker.wrong)
         connection = self.server.connect_again()
         recovered = time.monotonic()
@@ -781,11 +790,11 @@ class Torture:
             checks.all()
         connection.close()
         read_log(self.server.log, self.log_offset)
-        print(f'round {self.round}: kill -9 of {victim}, back after {recovered - crashed:.1f} s, '
+        print(f'round {self.round}: killed {victim}, server back after {recovered - crashed:.1f} s, '
               f'checked in {time.monotonic() - recovered:.1f} s', flush=True)
 
     def expired_bulk(self):
-        """Something for the purge to do, in the middle of which it is killed."""
+        """Writes expired documents, so that the purge is busy when it is killed."""
         connection = self.server.connect_again()
         cursor = connection.cursor()
         cursor.execute(f'''
@@ -795,9 +804,9 @@ class Torture:
         connection.close()
 
     def crash(self):
-        """Kills somebody, and has the server come back; returns who it was.
+        """Kills a process, restarts the server if needed, and returns the kind of process.
 
-        Each kind of victim has its turn first, then chance decides."""
+        The first rounds kill each kind once; later rounds choose by weight."""
         if len(self.killed) < len(VICTIMS):
             victim = self.random.choice([victim for victim in VICTIMS if victim not in self.killed])
         else:
@@ -806,7 +815,7 @@ class Torture:
         if victim == 'backend':
             os.kill(self.random.choice(self.workers).pid, signal.SIGKILL)
         elif victim == 'worker':
-            require(self.server.kill_child('ttl_docs purge worker'), 'much to purge, and no worker')
+            require(self.server.kill_child('ttl_docs purge worker'), 'there is no worker, although much is expired')
         elif victim == 'launcher':
             require(self.server.kill_child('ttl_docs launcher'), 'there is no launcher')
         else:
@@ -820,17 +829,17 @@ class Torture:
         resolved = sum((worker.resolved for worker in self.workers), collections.Counter())
         return (f'{sum(self.killed.values())} crashes {dict(self.killed)}; '
                 f'{sum(worker.acknowledged for worker in self.workers)} acknowledged transactions, '
-                f'{self.floors.changes} changes of DefaultTTL; under way: {dict(resolved)}; '
+                f'{self.floors.changes} changes of DefaultTTL; open at a crash: {dict(resolved)}; '
                 f'{sum(len(session.events["expired"]) for session in self.sessions)} expired events; '
-                f'{sum(worker.retries for worker in self.workers)} tried again after 40001 or 40P01')
+                f'{sum(worker.retries for worker in self.workers)} retries after 40001 or 40P01')
 
 
 def parse_options():
-    parser = argparse.ArgumentParser(description='Kills processes of the server under load, and compares.')
-    parser.add_argument('--data', required=True, help='the data directory')
-    parser.add_argument('--log', required=True, help="the server's log")
-    parser.add_argument('--crashes', type=int, default=300, help='how many rounds, at the most')
-    parser.add_argument('--seconds', type=int, default=3600, help='no further round after that time')
+    parser = argparse.ArgumentParser(description='Kills server processes under load, and checks the data.')
+    parser.add_argument('--data', required=True, help='data directory')
+    parser.add_argument('--log', required=True, help="the server's log file")
+    parser.add_argument('--crashes', type=int, default=300, help='maximum number of rounds')
+    parser.add_argument('--seconds', type=int, default=3600, help='start no round after this time')
     parser.add_argument('--sessions', type=int, default=5)
     parser.add_argument('--seed', type=int, default=1)
     return parser.parse_args()
@@ -855,7 +864,7 @@ def main():
         print(f'not ok: seed {options.seed}, round {torture.round}: {error}', flush=True)
         return 1
     print(f'{time.monotonic() - started:.0f} s: {torture.summary()}')
-    print('all is well', flush=True)
+    print('all checks passed', flush=True)
     return 0
 
 

@@ -1,22 +1,22 @@
-"""Hostile values for fuzz.py, and what the contract says of them.
+"""Hostile values for fuzz.py, and the model that says what the contract requires for them.
 
-Everything here is text, as it goes into SQL or JSON: Python's own json module would
-tidy it up.  A document is a list of members, name and value as they are written, so
-that names can come twice or with escapes, and values can be deeper or longer than a
-parser of ours would like.
+All values are text, exactly as they go into SQL or JSON, because Python's json module
+would normalize them.  A document is a list of members.  A member is the text of its name
+and of its value.  So a name can occur twice or contain escapes, and a value can be too
+deep or too long for a parser.
 
-The model, ttl_of() and due(), is the contract's text (what a ttl may be, when a
-document is due) in Decimal and in integers without bounds.  It shares nothing with
-the extension, and asks the server nothing.
+The model is ttl_of(), due() and is_expired().  It implements the contract (which ttl is
+valid, when a document expires) with Decimal and unbounded integers.  It shares no code
+with the extension, and does not query the server.
 """
 
 import decimal
 import json
 
 TTL_MAX = 2147483647
-INVALID = 0                                     # what _ttl says of a ttl that is not valid
+INVALID = 0                                     # the value of _ttl for an invalid ttl
 
-# Microseconds from 2000-01-01, as PostgreSQL counts: the last time that it knows.
+# The end of PostgreSQL's timestamps, in microseconds since 2000-01-01.
 END_OF_TIME = 9223371331200000000
 SECOND = 1000000
 
@@ -31,7 +31,7 @@ NUMBERS = [
     '9' * 1000, '9' * 131072, '9' * 131073, '1' + '0' * 130000, '60.' + '0' * 16383, '60.' + '0' * 16384,
     '60.' + '0' * 16382 + '1', '0.' + '0' * 16000 + '1', '-1.' + '0' * 5000, '1' + '0' * 9 + '.' + '0' * 100,
 ]
-# As they are written in JSON, with the quotes.
+# JSON strings, with their quotes.
 STRINGS = [
     '""', '"a"', '"60"', '"-1"', '"NaN"', '"Infinity"', '"-infinity"', '"null"', '"ttl"', '"id"', '"now"',
     '" 5"',
@@ -81,10 +81,10 @@ OFFSETS = [0, 1, -1, 3600, -3600, TTL_MAX, -TTL_MAX, 86400 * 18000, -86400 * 180
 
 
 def ttl_of(members):
-    """The ttl of a document: None inherits, INVALID is one that the contract does not allow."""
+    """Returns the ttl of a document: None if it inherits, INVALID if the contract does not allow it."""
     value = None
     for name, text in members:
-        if json.loads(name) == 'ttl':           # of a name given twice the last counts
+        if json.loads(name) == 'ttl':           # the last member with this name counts
             value = text
     if value is None or value == 'null':
         return None
@@ -99,14 +99,17 @@ def ttl_of(members):
 
 
 def due(stamp, ttl):
-    """When a document of that stamp (None is an infinite one) expires, in microseconds; None is never."""
+    """Returns the time at which a document expires, in microseconds, or None for never.
+
+    stamp is its _ts in microseconds, None if infinite.
+    """
     if stamp is None or ttl <= 0 or stamp + ttl * SECOND >= END_OF_TIME:
         return None
     return stamp + ttl * SECOND
 
 
 def is_expired(default_ttl, stamp, ttl, now):
-    """By the matrix of the contract, for a collection whose DefaultTTL has never changed."""
+    """Applies the matrix of the contract, for a collection whose DefaultTTL has never changed."""
     if default_ttl is None:
         return False
     when = due(stamp, default_ttl if ttl is None else ttl)
@@ -114,7 +117,7 @@ def is_expired(default_ttl, stamp, ttl, now):
 
 
 def merge_patch(target, patch):
-    """RFC 7396, on what json.loads() returns."""
+    """Applies a merge patch (RFC 7396) to values that json.loads() returns."""
     if not isinstance(patch, dict):
         return patch
     result = dict(target) if isinstance(target, dict) else {}
@@ -127,7 +130,7 @@ def merge_patch(target, patch):
 
 
 class Number(str):
-    """A JSON number as it is written."""
+    """The text of a JSON number."""
 
 
 def parse(text):
@@ -145,7 +148,7 @@ def unparse(value):
 
 
 def literal(text):
-    """An SQL literal; None is NULL."""
+    """Returns an SQL literal; None becomes NULL."""
     return 'NULL' if text is None else "'" + text.replace("'", "''") + "'"
 
 
@@ -173,7 +176,7 @@ class Values:
                                 lambda: self.rng.choice(OTHER)])()
 
     def small_json(self, depth=3):
-        """Without what is long, or not valid in some encoding."""
+        """Draws a value that is short and valid in all encodings."""
         kind = self.rng.randrange(6 if depth > 0 else 4)
         if kind < 4:
             return self.rng.choice(['1', '2.50', '1e3', '-0.0', '"s"', '"\\u0041\\""', 'null', 'null', 'true',
@@ -211,12 +214,12 @@ class Values:
         return document_text(self.members())
 
     def members(self, names=NAMES):
-        """The members of a document, with any value under any name."""
+        """Draws the members of a document, with any names and values."""
         return [(self.rng.choice(names), self.json() if self.rng.random() < 0.2 else self.scalar())
                 for _ in range(self.rng.randrange(5))]
 
     def document_with_ttl(self):
-        """One that has a ttl more often than not, and no id."""
+        """Draws a document that has no id and mostly has a ttl."""
         members = self.members([name for name in NAMES if name not in ('"id"', '"_ts"')])
         if self.rng.random() < 0.85:
             members.insert(self.rng.randrange(len(members) + 1),

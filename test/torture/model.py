@@ -1,22 +1,28 @@
 #!/usr/bin/python3
-"""A model checker for ttl_docs: random histories against a server and a model of the contract.
+"""A model checker for ttl_docs: runs random histories on a server and on a model of the contract.
 
 	model.py --seed 1 --histories 10         ten histories, with seeds 1 to 10
 	model.py --seed 1 --seconds 3600         as many as fit into an hour
 
-Several sessions insert, upsert, update, touch, delete, change the DefaultTTL, move
-the clock, open transactions of each isolation level with savepoints, prepare them,
-pass snapshots on, defer constraints, wait for one another, and purge.  After each
-statement its rows, its count or its SQLSTATE are compared with the model; every now
-and then so is all that is visible, and all that is on disk.  A difference is made as
-short as it gets, and printed as a script.
+A history is a list of steps of several sessions.  They insert, upsert, update, touch, delete,
+change the DefaultTTL, move the clock and purge.  They open transactions of each isolation level
+with savepoints, prepare them, export snapshots, defer constraints, and wait for one another.
+After each statement, the program compares its rows, its row count or its SQLSTATE with the model.
+At intervals it compares all visible documents, and all documents on disk.  If it finds a
+difference, it shortens the history as far as possible, and prints it as a script.
 
-The parts: model_world.py and model_store.py are the model; model_steps.py,
-model_transactions.py, model_adoption.py and model_waits.py are the steps in SQL and
-in the model; model_generator.py and model_scenes.py draw them; model_runner.py runs
-and compares; model_time.py has the server's clock; model_shrink.py shortens.  The server is that of PGHOST, PGPORT,
-PGDATABASE and PGUSER, who has to be a superuser; it has ttl_docs, and its background
-purge is off, and it has max_prepared_transactions.  The schema "model" is dropped and made anew for each history.
+The files:
+	model_world.py, model_store.py      the model
+	model_steps.py, model_transactions.py, model_adoption.py, model_waits.py
+	                                    the steps, in SQL and in the model
+	model_generator.py, model_scenes.py draw the steps
+	model_runner.py                     runs the steps and compares
+	model_time.py                       translates between the clocks of server and model
+	model_shrink.py                     shortens a history
+
+The program connects by PGHOST, PGPORT, PGDATABASE and PGUSER as a superuser, to a database with
+ttl_docs.  On this server the purge must be off, and max_prepared_transactions above 0.  The program
+drops and creates the schema "model" for each history.
 """
 
 import argparse
@@ -34,10 +40,10 @@ from model_store import Blocked
 from model_time import OutOfTime
 
 SESSIONS = 5
-REAL_TIME = 4               # one of so many histories runs in real time
-REAL_MOVES = 10             # of the clock, in such a one: each takes a second
+REAL_TIME = 4               # one in this number of histories runs in real time
+REAL_MOVES = 10             # maximum number of clock moves in a real-time history; each takes a second
 STEPS_BETWEEN_CHECKS = 40
-PROBES = 0.03               # of the statements that have to wait, so many do, until a timeout
+PROBES = 0.03               # share of blocked statements that run until a lock timeout
 SHRINK_SECONDS = 200
 HISTORIES_BETWEEN_REPORTS = 50
 
@@ -45,12 +51,12 @@ HISTORIES_BETWEEN_REPORTS = 50
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument('--seed', type=int, default=random.SystemRandom().randrange(1 << 31))
-    parser.add_argument('--histories', type=int, help='how many; each has the next seed')
-    parser.add_argument('--seconds', type=float, help='or until so much time has passed')
-    parser.add_argument('--steps', type=int, default=2000, help='of each history')
+    parser.add_argument('--histories', type=int, help='number of histories; each has the next seed')
+    parser.add_argument('--seconds', type=float, help='start no history after this time')
+    parser.add_argument('--steps', type=int, default=2000, help='steps of each history')
     parser.add_argument('--scenes', type=lambda kinds: kinds.split(','), default=list(Scenes.KINDS),
-                        help='only these, separated by commas: %s' % ', '.join(Scenes.KINDS))
-    parser.add_argument('--no-shrink', action='store_true', help='print a difference as it was found')
+                        help='use only these scenes, separated by commas: %s' % ', '.join(Scenes.KINDS))
+    parser.add_argument('--no-shrink', action='store_true', help='do not shorten a history with a difference')
     arguments = parser.parse_args()
     if arguments.histories is None and arguments.seconds is None:
         arguments.histories = 1
@@ -58,7 +64,7 @@ def parse_arguments():
 
 
 class History:
-    """A seed, and the steps that it leads to."""
+    """A seed, and the steps that are drawn from it."""
 
     def __init__(self, seed, scenes):
         self.seed = seed
@@ -69,7 +75,7 @@ class History:
         self.left_out = collections.Counter()
 
     def source(self):
-        """A generator in its first state, with new tables."""
+        """Returns a generator in its initial state, and new tables."""
         generator = Generator(random.Random(self.seed), SESSIONS, self.is_real, self.scenes)
         return generator, generator.tables()
 
@@ -92,7 +98,7 @@ class History:
         return generator.next(world)
 
     def try_step(self, runner, generator, step):
-        """Runs a step, or lets it wait if it has to, or drops it; keeps what was run."""
+        """Runs a step.  If it is blocked, runs it as a race or drops it.  Keeps the steps that were run."""
         step.probe = step.can_race and generator.random.random() < PROBES
         self.steps.append(step)
         try:
@@ -109,7 +115,7 @@ class History:
         self.steps.pop()
 
     def run_again(self, steps):
-        """Runs these steps; returns the difference, or None, and the script that was run."""
+        """Runs these steps; returns the difference or None, and the runner."""
         generator, tables = self.source()
         runner = Runner(tables, generator.unit, SESSIONS, SHORT_PATIENCE, self.is_real)
         difference = None
@@ -128,25 +134,25 @@ class History:
         return difference, runner
 
     def fails(self, steps, sort):
-        """Do these steps lead to a difference of that sort?"""
+        """Do these steps cause a difference of that sort?"""
         difference = self.run_again(steps)[0]
         return difference is not None and difference.sort == sort
 
 
 def report(history, difference, statements, arguments):
-    """Prints a difference, as short as it gets, and how to see it again."""
-    print('DIFFERENCE in the history of seed %d, after %d steps, and %d statements in all:\n%s'
+    """Prints a difference with a shortened script, and the command to reproduce it."""
+    print('DIFFERENCE in the history of seed %d after %d steps, and %d statements in total:\n%s'
           % (history.seed, len(history.steps), statements, difference), flush=True)
     steps = history.steps
     if not arguments.no_shrink:
         steps = shrink(steps, lambda candidate: history.fails(candidate, difference.sort), SHRINK_SECONDS)
     again, runner = history.run_again(steps)
     if again is None:
-        print('It did not happen again when the same steps were run once more.')
+        print('The same steps, run again, did not show the difference.')
     else:
         _, tables = history.source()
         setup = create_statements(used_tables(tables, runner.script))
-        print('\n-- %d steps are enough:\n%s\n-- %s' % (
+        print('\n-- %d steps reproduce it:\n%s\n-- %s' % (
             len(steps), as_script(setup, runner.script), str(again).replace('\n', '\n-- ')))
     scenes = '' if history.scenes == list(Scenes.KINDS) else ' --scenes ' + ','.join(history.scenes)
     print('\nto reproduce: PG_TEST_MODEL="--seed %d --histories 1 --steps %d%s" make test TESTS=011_model'
@@ -154,7 +160,7 @@ def report(history, difference, statements, arguments):
 
 
 class Totals:
-    """What all histories have met."""
+    """Counts over all histories."""
 
     def __init__(self):
         self.started = time.monotonic()
@@ -173,7 +179,7 @@ class Totals:
         return sum(self.outcomes.values()) - self.outcomes['wait']
 
     def __str__(self):
-        return '%d histories, %d statements compared, %.0f seconds, %.0f statements/s; %s; left out: %s' % (
+        return '%d histories, %d statements compared, %.0f seconds, %.0f statements/s; %s; not run: %s' % (
             self.histories, self.statements(), self.seconds(), self.statements() / self.seconds(),
             listed(self.outcomes), listed(self.left_out))
 
@@ -183,7 +189,7 @@ def listed(counter):
 
 
 def goes_on(arguments, totals):
-    """Is there another history to run?"""
+    """Should another history run?"""
     if arguments.histories is not None and totals.histories >= arguments.histories:
         return False
     return arguments.seconds is None or totals.seconds() < arguments.seconds

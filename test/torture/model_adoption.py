@@ -1,8 +1,8 @@
-"""Steps for tables that become collections while others have a snapshot.
+"""Steps for tables that become collections while other sessions have a snapshot.
 
-Each such table has two rows and is used by a scene only.  adopt() may rewrite it, and core
-shows a rewritten table as empty to snapshots that are older.  So a query under such a
-snapshot has to fail with a serialization failure: it must not miss a live document.
+Each table has two rows, and only one scene uses it.  adopt() may rewrite the table, and
+PostgreSQL shows a rewritten table as empty to older snapshots.  So a query with an older
+snapshot must fail with a serialization failure: it must not miss a live document.
 """
 
 from model_steps import Step
@@ -10,12 +10,12 @@ from model_store import OutOfPlace, Refused, SERIALIZATION_FAILURE
 
 
 class Loose:
-    """A table that may have become a collection."""
+    """A plain table, which may become a collection later."""
 
     def __init__(self, created_by):
         self.created_by = created_by
         self.adopted_by = None
-        self.expires = None         # by the model's clock
+        self.expires = None         # time of the model's clock
         self.readers = []           # transactions that have locked it
 
 

@@ -1,13 +1,13 @@
-"""Draws random histories: the tables, and step after step.
+"""Draws random histories: the tables, and one step after another.
 
-Keys are few, so that statements meet.  Each history has weights of its own for
-the kinds of steps, some of them zero: a history that never purges, or one that
-does little else, reaches states that an even mixture does not.
+There are few keys, so that statements conflict.  Each history has its own weights for the
+kinds of steps, and some weights are zero.  A history that never purges, or does little
+else, reaches states that an even mixture does not reach.
 
-What is drawn depends on the seed and on the model alone, never on the server.  In
-real time there are two exceptions, because the model takes them from the server: the
-stamp of a row that has waited, and the instant of an imported snapshot.
-Scenes (model_scenes.py) are played with single steps in between.
+The steps depend only on the seed and on the model, not on the server.  Real-time histories
+have two exceptions, which the model takes from the server: the _ts of a row that has waited,
+and the instant of an imported snapshot.  Single steps are drawn between the steps of
+scenes (model_scenes.py).
 """
 
 from model_scenes import Scenes
@@ -19,10 +19,10 @@ from model_transactions import (Begin, CONSTRAINTS, End, EndPrepared, ExportSnap
                                 Prepare, Release, Savepoint, SetConstraints)
 from model_waits import Pause, Race
 
-UNITS = (1000, 4000, 100000)        # seconds; real time that passes must stay below a quarter
-REAL_UNIT = 2                       # of real time, whatever its length: see model_time.py
-REAL_TTLS = (1, 1, 3600)            # the first has expired after a unit, the last does not
-REAL_STEPS = 60                     # steps that surely fit into a window of real time
+UNITS = (1000, 4000, 100000)        # seconds; a history must take less than a quarter of its unit
+REAL_UNIT = 2                       # the unit of a real-time history; its real length differs: see model_time.py
+REAL_TTLS = (1, 1, 3600)            # 1 expires within a unit, 3600 does not expire
+REAL_STEPS = 60                     # steps that certainly fit into a window of real time
 KEYS = 'abcdef'
 INVALID_TTLS = (0, -2, 1.5, '60', True, [], {}, TTL_MAX + 1)
 VERBS = ('create', 'read', 'replace', 'upsert', 'patch', 'delete', 'touch')
@@ -39,7 +39,7 @@ WEIGHTS = {
     'set_constraints': 1, 'orphan': 0.5, 'mend': 1, 'release_collection': 0.1, 'clock_back': 0.5,
 }
 
-# Single steps that belong to a kind of scene, and come and go with it.
+# Single steps that are drawn only if their kind of scene is enabled.
 KIND_OF_SCENE = {
     'pause': 'settings', 'prepare': 'prepared', 'export_snapshot': 'exported', 'import_snapshot': 'exported',
     'set_constraints': 'constraints', 'orphan': 'constraints', 'release_collection': 'constraints',
@@ -62,13 +62,13 @@ class Generator:
         self.races = random.choice((0, 0.05, 0.3))
         self.keys = KEYS[:random.randint(2, len(KEYS))]
         self.scenes = Scenes(self, scenes)
-        self.script = []                # the rest of a scene
-        # of the steps, so many are of scenes
+        self.script = []                # the remaining steps of the current scene
+        # share of the steps that belong to scenes
         self.in_scenes = random.choice((0.3, 0.7, 0.9)) if self.scenes.weights else 0
         self.steps_since_move = 0
 
     def tables(self):
-        """The collections of the history."""
+        """Returns the collections of the history."""
         choice = self.random.choice
         parent = Table('par', self.default_ttl())
         top = Table('top', self.default_ttl())
@@ -85,11 +85,11 @@ class Generator:
                   deferred='constraints' in self.scenes.weights),
         ]
 
-    # without a second key, and children of no other
+    # tables without a second key and without a parent
     simple_tables = ('plain', 'plain', 'parts', 'top', 'lazy', 'lazy')
 
     def next(self, world):
-        """A step; the model may still say that it is not sure about it."""
+        """Returns the next step; the model may still be unsure about it."""
         self.steps_since_move += 1
         if self.is_real and self.steps_since_move > REAL_STEPS:
             step = MoveClock(self.unit)
@@ -102,7 +102,7 @@ class Generator:
         return step
 
     def of_scene(self, world):
-        """The next step of the scene that is being played, or of a new one."""
+        """Returns the next step of the current scene, or of a new one."""
         if not self.script:
             self.script = self.scenes.next(world)
         return self.script.pop(0)
@@ -117,7 +117,7 @@ class Generator:
         return getattr(self, kind)(world, session, table)
 
     def race(self, world, step, blocked):
-        """Perhaps lets a step that has to wait do so."""
+        """Sometimes returns a race, in which the blocked step waits; otherwise None."""
         if not step.can_race or len(blocked.by) != 1 or self.random.random() >= self.races:
             return None
         other, how = next(iter(blocked.by)), self.random.choice(('COMMIT', 'ROLLBACK'))
@@ -202,7 +202,7 @@ class Generator:
         return Insert(session, table.name, [self.row(), self.row()], self.random.choice((None, 'nothing')))
 
     def copy_from(self, world, session, table):
-        # the keys of all rows are looked for before the first goes in: which of two waits, the model does not say
+        # COPY searches the keys of all rows before it inserts the first: the model cannot tell which row waits
         others = any(transaction is not world.open[session] for transaction in world.under_way())
         return CopyFrom(session, table.name, [self.row() for _ in range(1 if others else self.random.randint(1, 3))])
 
@@ -255,7 +255,7 @@ class Generator:
                          self.random.choice(('KEY SHARE', 'SHARE', 'NO KEY UPDATE', 'UPDATE')))
 
     def copy(self, world, session, table):
-        # COPY of a partitioned table is refused by core; its partitions are not our tables
+        # PostgreSQL refuses COPY of a partitioned table; the model does not know its partitions as tables
         return Copy(session, 'plain' if table.partitions else table.name)
 
     def cursor(self, world, session, table):
@@ -269,7 +269,7 @@ class Generator:
         return FetchAll(*self.random.choice(cursors or [(session, 'c1')]))
 
     def move_clock(self, world, session, table):
-        if self.is_real:        # it takes a second: seldom, and not after a moment
+        if self.is_real:        # each move takes a second, so move rarely
             return MoveClock(self.unit) if self.steps_since_move > REAL_STEPS // 2 else \
                 self.select(world, session, table)
         return MoveClock(self.unit * self.random.choice((1, 1, 1, 2, 5)))

@@ -1,15 +1,16 @@
-"""Runs steps against a server and against the model, and compares.
+"""Runs steps on a server and in the model, and compares.
 
-One thread drives all sessions, so a history is a list.  A step is run in the
-model first.  What the model is not sure about is left out, and so is mostly what
-would have to wait; of the latter some are run with a short lock_timeout, which
-has to strike, and some wait indeed until the other transaction has ended (Race).
-All other statements must not wait at all, but for queries that the runner itself
-stops in the middle (Pause).
+One thread drives all sessions, so a history is a list.  The runner runs each step in the
+model first:
+- It skips a step about which the model is unsure.
+- It skips most steps that are blocked.  Some it runs with a short lock_timeout, and they
+  must time out.  Others it runs until the blocking transaction ends (Race).
+- All other statements must not wait, except for queries that the runner itself stops in
+  the middle (Pause).
 
-Each session has planner settings of its own, so that the same question is
-answered by different plans.  Beside them are two observers: one asks for all that
-is visible, the other, with show_expired, for all that is on disk.
+Each session has its own planner settings, so that different plans answer the same query.
+There are two more connections: one reads all visible documents, the other, with
+show_expired, all documents on disk.
 """
 
 import collections
@@ -27,13 +28,13 @@ from model_waits import Pause, Race
 from model_world import World
 
 SCHEMA = 'model'
-# A wait that the model did not foresee ends with an error after so long.
+# lock_timeout for statements that must not wait.
 PATIENCE = '10s'
 SHORT_PATIENCE = '500ms'    # while a history is shortened
-# One that it did foresee has to be cut short.
+# lock_timeout for statements that must wait.
 SHORT = '5ms'
 WAITS = ('error', LOCK_NOT_AVAILABLE)
-# A server that has crashed is back after so many seconds.
+# Maximum time in which a crashed server accepts connections again.
 RECOVERY_SECONDS = 60
 
 PLANS = (
@@ -48,7 +49,7 @@ PLANS = (
 
 
 class Difference(Exception):
-    """Server and model do not agree; in what way is its sort."""
+    """Server and model differ; sort says in what way."""
 
     def __init__(self, sort, text):
         super().__init__(text)
@@ -56,7 +57,7 @@ class Difference(Exception):
 
 
 def connect():
-    """A connection; if the server has crashed, when it is back."""
+    """Connects; after a crash, waits until the server accepts connections."""
     deadline = time.monotonic() + RECOVERY_SECONDS
     while True:
         try:
@@ -68,7 +69,7 @@ def connect():
 
 
 class Session:
-    """A connection, and the clock that it was last told."""
+    """A connection, and its current clock_offset."""
 
     def __init__(self, settings=(), patience=PATIENCE):
         self.connection = connect()
@@ -82,7 +83,7 @@ class Session:
                             % (SCHEMA, patience))
 
     def of_version(self, setting):
-        """A setting by its name in this version."""
+        """Returns the setting with its name in this version of PostgreSQL."""
         if self.connection.server_version < 160000:
             return setting
         return setting.replace('force_parallel_mode', 'debug_parallel_query')
@@ -97,7 +98,7 @@ class Session:
 
 
 class InBackground:
-    """A statement that another thread runs, because it waits."""
+    """Runs a statement that waits in another thread."""
 
     def __init__(self, runner, step, sql):
         self.runner = runner
@@ -114,7 +115,7 @@ class InBackground:
         return self
 
     def __exit__(self, kind, error, trace):
-        """Waits for it to end; if something else went wrong, it has to."""
+        """Waits for the statement to end; after an exception, terminates its session first."""
         if kind is not None:
             try:
                 self.runner.observer.cursor.execute('SELECT pg_terminate_backend(%d)' % self.pid())
@@ -136,7 +137,7 @@ class InBackground:
 
 
 def create_statements(tables):
-    """The statements that make the tables."""
+    """Yields the statements that create the tables."""
     yield 'DROP SCHEMA IF EXISTS %s CASCADE' % SCHEMA
     yield 'CREATE SCHEMA %s' % SCHEMA
     yield 'SET search_path = ' + SCHEMA
@@ -171,7 +172,7 @@ def create_statements(tables):
 
 
 def prepare_statements(world):
-    """The statements that each session prepares."""
+    """Yields the statements that each session prepares."""
     for table in world.tables.values():
         for name, types, condition in (('all', '', 'true'), ('by_id', '(text)', 'id = $1'),
                                        ('by_n', '(int)', 'n = $1')):
@@ -180,7 +181,7 @@ def prepare_statements(world):
 
 
 class Runner:
-    """A world beside a server."""
+    """Runs steps in a world, which is the model, and on a server."""
 
     def __init__(self, tables, unit, sessions, patience=PATIENCE, is_real=False):
         setup = Session()
@@ -198,16 +199,16 @@ class Runner:
         self.disk = Session(('ttl_docs.show_expired = on',))
         ids = self.world.snapshot_ids
         self.frame = RealTime(ids, self.server_time) if is_real else Travel(ids, self.server_time, unit)
-        self.script = []        # (session, SQL) of what was run
-        self.outcomes = collections.Counter()   # of the statements that were compared
-        self.left_out = collections.Counter()   # why others were not run
+        self.script = []        # (session, SQL) of each statement that was run
+        self.outcomes = collections.Counter()   # outcomes of the statements that were compared
+        self.left_out = collections.Counter()   # reasons why other steps were not run
 
     def server_time(self):
         self.observer.cursor.execute('SELECT extract(epoch FROM clock_timestamp())::float8')
         return self.observer.cursor.fetchone()[0]
 
     def end_prepared(self):
-        """Prepared transactions outlive their sessions, and would keep the tables locked."""
+        """Rolls back prepared transactions, which outlive their sessions and keep the tables locked."""
         self.observer.cursor.execute('SELECT gid FROM pg_prepared_xacts WHERE database = current_database()')
         for gid, in self.observer.cursor.fetchall():
             self.observer.cursor.execute("ROLLBACK PREPARED '%s'" % gid)
@@ -223,9 +224,9 @@ class Runner:
     # ---- A step ----
 
     def step(self, step):
-        """Runs a step, and returns whether it did.
+        """Runs a step; returns false if it was skipped.
 
-        Raises Difference; or Blocked, if it would have to wait and is not a probe.
+        Raises Difference; or Blocked, if the step is blocked and is not a probe.
         """
         self.frame.require_time()
         if isinstance(step, Race):
@@ -252,7 +253,7 @@ class Runner:
         return True
 
     def predict(self, step):
-        """What the model makes of a step; None if it is not sure."""
+        """Returns the outcome of a step in the model; None if the model is unsure."""
         try:
             return self.run_in_model(step)
         except Refused as refused:
@@ -268,7 +269,7 @@ class Runner:
             return WAITS
 
     def run_in_model(self, step):
-        """('answer', the answer), or ('one of', pairs of an instant and the answer at it)."""
+        """Returns ('answer', the answer), or ('one of', pairs of a possible instant and the answer at it)."""
         transaction = self.world.open[step.session]
         if transaction is None or transaction.instants is None or isinstance(step, (End, Savepoint)):
             return ('answer', step.run(self.world))
@@ -288,7 +289,7 @@ class Runner:
         return transaction is not None and bool(transaction.deferred)
 
     def tell_clock(self, step, failed=False, checks=False):
-        """Tells the session the time, unless its transaction has failed and it would not listen."""
+        """Sets the clock of the session, unless its transaction has failed and refuses statements."""
         session = self.sessions[step.session]
         clock = self.world.clock
         if failed or self.world.is_real or session.offset == clock or not (step.uses_snapshot or checks):
@@ -297,7 +298,7 @@ class Runner:
         session.set_clock(clock)
 
     def forget_clock(self, step):
-        """A transaction that ends may take back what its session was told."""
+        """Forgets the clock of the session, because the end of a transaction may undo the SET."""
         if isinstance(step, (End, Prepare, Savepoint)):
             self.sessions[step.session].offset = None
 
@@ -333,7 +334,7 @@ class Runner:
         self.frame.require_time()
 
     def choose_instants(self, step, answers, actual):
-        """Of the instants that a transaction may have, those that fit the answer stay."""
+        """Keeps those possible instants of a transaction that fit the answer."""
         fitting = [(instant, answer) for instant, answer in answers if ('answer', answer) == actual]
         transaction = self.world.open[step.session]
         transaction.instants = [instant for instant, _ in fitting or answers]
@@ -343,14 +344,14 @@ class Runner:
         return ('answer', (fitting or answers)[0][1])
 
     def differ(self, sort, text):
-        """A difference, unless time has run out: then it need not be one."""
+        """Raises Difference; or OutOfTime, if real time may have caused the difference."""
         self.frame.require_time()
         raise Difference(sort, text)
 
     # ---- A step that waits ----
 
     def race(self, race):
-        """Lets a statement wait for another transaction.  Left out unless the model says that it waits."""
+        """Lets a statement wait for another transaction.  Skips it unless the model says that it waits."""
         other = race.other(self.world)
         transaction = self.world.open[race.session]
         if other is None or race.session in race.ending.sessions() or other.deferred or \
@@ -367,13 +368,16 @@ class Runner:
         return self.wait_and_end(race)
 
     def goes_on_unsure(self, race, blocked):
-        """A foreign key that has waited may fail, by what its query, not the statement, saw before."""
+        """Is the outcome after the wait unsure?
+
+        A foreign key check that has waited may fail, depending on the snapshot of its own query.
+        """
         transaction = self.world.open[race.session]
         return blocked.what == 'parent' or \
             (blocked.what == 'child' and transaction is not None and transaction.keeps_snapshot)
 
     def wait_and_end(self, race):
-        """The model says that the statement waits: so let it."""
+        """Runs a statement that waits, and ends the other transaction."""
         self.tell_clock(race)
         sql = race.sql(self.world)
         try:
@@ -381,7 +385,7 @@ class Runner:
         except Refused as refused:
             expected = ('error', refused.sqlstate)
         except (Blocked, Unsure):
-            # the other session has ended in the model; what waits is not run
+            # the other transaction has ended in the model; do not run the waiting statement
             self.left_out['unsure'] += 1
             self.end_blocker(race)
             return True
@@ -389,33 +393,33 @@ class Runner:
             waiting.wait_until_it_waits()
             self.end_blocker(race)
         self.outcomes['wait'] += 1
-        self.script.append((race.session, '-- goes on'))
+        self.script.append((race.session, '-- continues'))
         self.compare(race, expected, waiting.outcome)
         return True
 
     def end_blocker(self, race):
-        """Ends the other transaction on the server; in the model it has ended."""
+        """Ends the other transaction on the server; in the model it has ended already."""
         self.compare(race.ending, ('answer', None), self.ask(race.ending, race.ending.sql(self.world)))
         self.forget_clock(race.ending)
 
-    # ---- A step that waits while others go on ----
+    # ---- A step that waits while other sessions continue ----
 
     def can_wait_long(self, race, other):
-        """Is it clear what becomes of a statement if time passes while it waits?
+        """Is the outcome of a statement known if time passes while it waits?
 
-        Only of an INSERT of one row whose key nobody has but the other transaction, which
-        rolls back.
+        It is known only for an INSERT of one row whose key only the other transaction holds,
+        if that transaction rolls back.
         """
         rows = getattr(race.step, 'rows', ())
         table = self.world.tables[race.table]
         if self.world.is_real and self.world.open[race.session] is not None:
-            return False        # the stamp is read when it has committed
+            return False        # the runner reads the row's _ts, so the row must be committed
         return len(rows) == 1 and race.ending.how == 'ROLLBACK' and not table.second_key and not table.parent and \
             not any(v.values['id'] == rows[0]['id'] and v.xmin is not other and
                     (v.xmax is None or v.xmax.number is None) for v in table.versions)
 
     def wait_meanwhile(self, race):
-        """Other sessions go on, and the clock moves, before the wait ends."""
+        """Runs steps of other sessions and moves the clock before the wait ends."""
         self.tell_clock(race)
         clock = self.world.clock
         with InBackground(self, race, race.sql(self.world)) as waiting:
@@ -426,7 +430,7 @@ class Runner:
                 self.end_blocker(race)
 
             def work(transaction):
-                # its session has not heard that the clock has moved
+                # the waiting session still has the old clock
                 with self.world.at_clock(clock):
                     return race.step.work(self.world, transaction)
             try:
@@ -434,29 +438,29 @@ class Runner:
             except Refused as refused:
                 expected = ('error', refused.sqlstate)
             except (Blocked, Unsure):
-                raise OutOfTime from None       # the model cannot go on
+                raise OutOfTime from None       # the model cannot continue
         self.outcomes['long wait'] += 1
-        self.script.append((race.session, '-- goes on'))
+        self.script.append((race.session, '-- continues'))
         if self.world.is_real and waiting.outcome[0] == expected[0] == 'answer':
             expected = self.with_stamp_of_server(race, clock, expected)
         self.compare(race, expected, waiting.outcome)
         return True
 
     def with_stamp_of_server(self, race, clock, expected):
-        """A row that has waited may have been stamped before or after it did; both are its write."""
+        """Takes the _ts of a row that has waited from the server: the times before and after the wait are correct."""
         ident = race.step.rows[0]['id']
         version = [v for v in self.world.tables[race.table].versions if v.values['id'] == ident][-1]
         self.disk.cursor.execute("SELECT extract(epoch FROM _ts)::float8 FROM %s WHERE id = '%s'" % (race.table, ident))
         stamp = self.frame.stamp(self.disk.cursor.fetchone()[0])
         if stamp not in (clock, self.world.clock):
-            self.differ('stamp', 'the stamp of "%s" in %s is %d' % (ident, race.table, stamp))
+            self.differ('stamp', '_ts of "%s" in %s is %d' % (ident, race.table, stamp))
         version.ts = version.shown_ts = stamp
         if isinstance(race.step, CopyFrom):
             return expected
         return ('answer', of_model(self.world.tables[race.table], [version]))
 
     def run_meanwhile(self, waiting):
-        """The steps of other sessions during a wait; those that would wait themselves are left out."""
+        """Runs the steps of other sessions during a wait; skips those that are blocked."""
         for step in waiting.meanwhile:
             if waiting.session in step.sessions():
                 continue
@@ -466,12 +470,12 @@ class Runner:
                 pass
 
     def pause(self, pause):
-        """Stops a query between its scans, lets others go on, and lets it go on."""
+        """Stops a query between its scans, runs steps of other sessions, and lets the query continue."""
         self.world.pauses += 1
         sql = pause.sql(self.world)
         implicit = self.world.open[pause.session] is None
         if implicit:
-            self.world.begin(pause.session, RC)     # for its locks
+            self.world.begin(pause.session, RC)     # so that the model keeps its locks during the pause
         try:
             expected = self.predict(pause)
             if expected is None or expected[0] == 'error':
@@ -486,19 +490,19 @@ class Runner:
             if implicit:
                 self.world.commit(pause.session)
         self.outcomes['pause'] += 1
-        self.script.append((pause.session, '-- goes on'))
+        self.script.append((pause.session, '-- continues'))
         self.compare(pause, expected, waiting.outcome)
         return True
 
-    # ---- Everything ----
+    # ---- All documents ----
 
     def check_all(self):
-        """Compares all that is visible, and all that is on disk, with the model."""
+        """Compares all visible documents, and all documents on disk, with the model."""
         tables = [table for table in self.world.tables.values()
                   if not any('access exclusive' in modes for modes in table.locks.values())]
         if not tables:
             return
-        self.script.append((None, '-- all is compared, at %d' % self.world.clock))
+        self.script.append((None, '-- all documents are compared, at %d' % self.world.clock))
         visible = self.content(self.observer, tables, (
             "ttl_docs.is_expired('{0}', _ts, _ttl)",
             "ttl_docs.expires_at('{0}', _ts, _ttl) <= ttl_docs.now()"))
@@ -509,7 +513,7 @@ class Runner:
             self.compare_content('on disk', table, self.world.on_disk(table), on_disk)
 
     def content(self, session, tables, judgements):
-        """The rows of all tables in one query: the name, two judgements, and what the table shows."""
+        """Returns the rows of all tables from one query: the table name, two judgements, and the columns."""
         session.set_clock(0 if self.world.is_real else self.world.clock)
         session.cursor.execute(' UNION ALL '.join(
             "SELECT '{0}', {1}, ARRAY[{2}], {3} FROM {0}".format(
@@ -519,7 +523,7 @@ class Runner:
         rows = session.cursor.fetchall()
         for row in rows:
             if row[1] or row[2]:
-                self.differ('judgement', 'visible, but not by is_expired() or expires_at(): %s' % (row,))
+                self.differ('judgement', 'visible, but expired according to is_expired() or expires_at(): %s' % (row,))
         return rows
 
     def compare_content(self, what, table, versions, rows):

@@ -1,16 +1,16 @@
-"""Scenes: short sequences of steps that lead to what a random mixture reaches too seldom.
+"""Scenes: short sequences of steps that lead to states which random steps reach too rarely.
 
-A scene is a list of steps with random values in it.  The generator plays it with random
-steps of all sessions in between.  Steps that make no sense by then are left out, as always.
+A scene is a list of steps with random values.  The generator draws random steps of all
+sessions between them.  The runner skips steps that make no sense at that point.
 
-	settings    an open cursor, or a query that waits between its scans, while settings change
-	snapshot    an old snapshot across changes of settings
-	adoption    a table that becomes a collection after a snapshot
-	prepared    a prepared transaction that holds keys, documents and settings
-	exported    an imported snapshot
-	key_wait    a key that is waited for until the new document has expired
-	constraints deferred constraints across purge() and release()
-	clock_back  a clock that goes back
+	settings    settings change under an open cursor, or under a query that waits between its scans
+	snapshot    settings change while a session keeps an old snapshot
+	adoption    a table becomes a collection after another session took a snapshot
+	prepared    a prepared transaction holds keys, documents and settings
+	exported    a session imports a snapshot
+	key_wait    a session waits for a key until its new document has expired
+	constraints constraints are deferred across purge() and release()
+	clock_back  the clock moves back
 """
 
 import math
@@ -30,7 +30,7 @@ class Scenes:
     KINDS = {'settings': 3, 'snapshot': 3, 'adoption': 1, 'prepared': 2, 'exported': 2, 'key_wait': 3, 'constraints': 2,
              'clock_back': 2}
 
-    # in real time, where each move of the clock takes a second
+    # for real-time histories, in which each move of the clock takes a second
     REAL_KINDS = {'settings': 1, 'snapshot': 1, 'adoption': 1, 'prepared': 1, 'exported': 3, 'key_wait': 4,
                   'constraints': 1}
 
@@ -43,7 +43,7 @@ class Scenes:
         self.numbers = 0
 
     def next(self, world):
-        """The steps of a scene; sessions that take part begin outside of a transaction."""
+        """Returns the steps of a scene; first, they end the open transactions of its sessions."""
         kind = self.random.choices(list(self.weights), list(self.weights.values()))[0]
         sessions = self.random.sample(range(self.generator.sessions), 3)
         table = self.choice([t.name for t in world.tables.values() if not t.locks] or list(world.tables))
@@ -53,27 +53,27 @@ class Scenes:
     # ---- Parts ----
 
     def some(self, *steps):
-        """Some of these steps."""
+        """Returns some of these steps."""
         return [step for step in steps if self.random.random() < 0.5]
 
     def row(self, **values):
         return dict(self.generator.row(), **dict({'u': None, 'par': None}, **values))
 
     def documents(self, session, table):
-        """A few documents; those without a ttl of their own depend on the settings."""
+        """Inserts a few documents, of which many have no ttl and so depend on the DefaultTTL."""
         inheriting = {'a': self.random.randrange(3)}
         return [Insert(session, table, [self.row(doc=self.choice((inheriting, inheriting, self.generator.doc())))],
                        'update') for _ in range(3)]
 
     def before_and_after(self):
-        """Two DefaultTTLs: mostly such that documents that are a unit old live under one of them only."""
+        """Returns two DefaultTTLs; mostly, documents that are a unit old are live under only one of them."""
         short, long = self.generator.shortest_ttl(), self.generator.longest_ttl()
         if self.random.random() < 0.3:
             return self.generator.default_ttl(), self.generator.default_ttl()
         return self.choice(((long, short), (None, short), (-1, short), (short, long), (short, -1), (short, None)))
 
     def change(self, session, table, default_ttl=math.nan):
-        """A change of the DefaultTTL, perhaps one that is not committed at once."""
+        """Changes the DefaultTTL, sometimes in a longer transaction."""
         if default_ttl is math.nan:
             default_ttl = self.generator.default_ttl()
         change = SetDefaultTtl(session, table, default_ttl)
@@ -90,7 +90,7 @@ class Scenes:
             Aggregate(session, table, self.choice(('count(*)', 'max(id)')), Condition())))
 
     def write(self, session, table, key):
-        """A write that wants a key, in one of the ways in which it can."""
+        """Returns a write that needs this key."""
         row = self.row(id=key)
         return self.choice((
             Insert(session, table, [row]), Insert(session, table, [row], 'nothing'),
@@ -171,14 +171,14 @@ class Scenes:
         return steps + [self.query(importer, table), End(importer, 'COMMIT')]
 
     def key_wait(self, table, holder, waiter, third):
-        """The document that has waited for its key is expired when it gets it.
+        """A document waits for its key, and is expired when it gets the key.
 
-        Other writes make the third session look whether anything is expired, while the
-        document that waits is not in all indexes yet.
+        Meanwhile, writes of the third session scan for expired documents, while the waiting
+        document is not in all indexes yet.
         """
         table = self.choice(self.generator.simple_tables) if self.random.random() < 0.9 else table
         ttl = self.generator.shortest_ttl()
-        # mostly nothing else is expired: otherwise all sessions look for expired documents anyway
+        # mostly nothing else is expired: otherwise all sessions scan for expired documents anyway
         is_calm = self.random.random() < 0.7
         docs = {'doc': {'a': 1}} if is_calm else {}
         default_ttl = self.choice((-1, self.generator.longest_ttl() if is_calm else self.generator.ttl()))
@@ -228,6 +228,6 @@ class Scenes:
         return steps + [self.write(other, table, self.generator.key()), End(reader, 'COMMIT')]
 
     def number(self):
-        """One that no row of "down" has yet."""
+        """Returns a number that no row of "down" has yet."""
         self.numbers += 2
         return self.numbers

@@ -1,11 +1,10 @@
-"""Makes a failing history short, and prints it as a script.
+"""Shortens a failing history, and prints it as a script.
 
-Delta debugging: parts of the history are left out, larger ones first, as long
-as what remains fails too, until no single step can go.  Any history is valid:
-what makes no sense without the steps left out (a COMMIT without its BEGIN) is
-left out by the runner.  Then the remaining steps are moved to as few sessions as
-will do.  Each try is a run in a fresh schema.  Tables that the rest does not name
-are not printed; they are empty.
+This is delta debugging: it leaves out parts of the history, larger parts first, as long as
+the rest still fails, until no single step can be left out.  Any list of steps is a valid
+history, because the runner skips steps that make no sense (a COMMIT without its BEGIN).
+Then it moves the remaining steps to as few sessions as possible.  Each try runs in a new
+schema.  Tables that the remaining steps do not name are not printed, because they are empty.
 """
 
 import copy
@@ -14,7 +13,7 @@ import time
 
 
 def shrink(steps, fails, seconds):
-    """The shortest history found within the time for which fails(steps) is true."""
+    """Returns the shortest history found within the time for which fails(steps) is true."""
     deadline = time.monotonic() + seconds
     size = max(1, len(steps) // 2)
     while time.monotonic() < deadline:
@@ -27,7 +26,7 @@ def shrink(steps, fails, seconds):
 
 
 def leave_out(steps, size, fails, deadline):
-    """Leaves out each part of that size that is not needed, the last ones first."""
+    """Leaves out each part of that size that is not needed, from the end to the beginning."""
     end = len(steps)
     while end > 0 and time.monotonic() < deadline:
         start = max(0, end - size)
@@ -39,7 +38,7 @@ def leave_out(steps, size, fails, deadline):
 
 
 def with_fewer_sessions(steps, fails, deadline):
-    """Gives the steps of one session to another, where that fails too."""
+    """Moves the steps of one session to another, where the history still fails."""
     for source in sorted({s for step in steps for s in step.sessions()}, reverse=True):
         for target in range(source):
             if time.monotonic() >= deadline:
@@ -58,7 +57,7 @@ def moved(step, source, target):
 
 
 def used_tables(tables, script):
-    """The tables that the statements name, and the parents of these."""
+    """Returns the tables that the statements name, and their parents."""
     words = {word for _, sql in script for word in re.findall(r'\w+', sql)}
     named = [table for table in tables if table.name in words]
     parents = [table.parent for table in named]
@@ -66,7 +65,7 @@ def used_tables(tables, script):
 
 
 def as_script(setup, script):
-    """The statements as a script for psql; with several sessions it says whose each is."""
+    """Returns a script for psql.  With several sessions, a comment names the session of each statement."""
     lines = [statement + ';' for statement in setup]
     several = len({session for session, _ in script} - {None}) > 1
     for session, sql in script:

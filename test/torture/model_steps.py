@@ -1,14 +1,13 @@
-"""The steps of a history: each is SQL for a server, and the same for the model.
+"""The steps of a history.  Each step is a statement for the server and the same for the model.
 
-A step belongs to a session, knows its statement (sql), what the model makes of
-it (run), and how to read the server's answer (answer) in the form in which the
-model gives its own.  Steps are made of plain values and remember nothing, so a
-history can be run again, and parts of it can be left out.
+A step belongs to a session.  It makes its statement (sql), runs in the model (run), and
+translates the server's answer to the form of the model's answer (answer).  Steps consist of
+plain values and have no state, so a history can be run again, and parts of it can be left
+out.
 
-Documents come back as tuples of the columns, of the stamp as the model's clock
-would give it, and of _ttl.
+A document in an answer is a tuple of its columns, its _ts by the model's clock, and _ttl.
 
-model_transactions.py has the steps of transactions, model_waits.py those that wait.
+model_transactions.py has the steps of transactions, model_waits.py the steps that wait.
 """
 
 import base64
@@ -20,7 +19,7 @@ ROW_LOCKS = {'KEY SHARE': KEY_SHARE, 'SHARE': SHARE, 'NO KEY UPDATE': NO_KEY_UPD
 
 
 def literal(value):
-    """A value as SQL."""
+    """Returns a value as SQL."""
     if value is None:
         return 'NULL'
     if isinstance(value, int):
@@ -31,7 +30,7 @@ def literal(value):
 
 
 def field(value):
-    """A value as a field of COPY."""
+    """Returns a value as a field of COPY."""
     if value is None:
         return '\\N'
     text = json.dumps(value) if isinstance(value, dict) else str(value)
@@ -39,33 +38,33 @@ def field(value):
 
 
 def shown(table):
-    """The select list."""
+    """Returns the select list for a table."""
     return ', '.join(table.columns() + ['extract(epoch FROM _ts)::float8', '_ttl'])
 
 
 def of_model(table, versions):
-    """Versions as the rows of an answer."""
+    """Returns versions as the rows of an answer."""
     return in_order(tuple(v.values[c] for c in table.columns()) + (v.shown_ts, v.ttl) for v in versions)
 
 
 def of_server(rows, frame):
-    """The rows of a select list as the rows of an answer."""
+    """Returns rows from the server as the rows of an answer."""
     return in_order(tuple(row[:-2]) + (frame.stamp(row[-2]), row[-1]) for row in rows)
 
 
 def in_order(rows):
-    """In an order that is the same for equal rows, whatever that of the properties of documents."""
+    """Sorts rows; the order of the properties in a document does not matter."""
     return sorted(rows, key=lambda row: json.dumps(row, sort_keys=True))
 
 
 def returned_document(version, world):
-    """A document as the document functions return it."""
+    """Returns a document in the form in which the document functions return it."""
     doc = dict(version.values['doc'], id=version.values['id'])
     return doc if world.is_real else dict(doc, _ts=version.shown_ts)
 
 
 class Condition:
-    """A WHERE clause: a column and its value, or everything."""
+    """A WHERE clause: a column and its value, or true."""
 
     def __init__(self, column=None, value=None):
         self.column = column
@@ -89,10 +88,10 @@ class Condition:
 class Step:
     """One statement of one session."""
 
-    can_race = False        # the model knows what it does after a wait
-    probe = False           # to be run, with a short lock_timeout, also if it has to wait
+    can_race = False        # the model knows its outcome after a wait
+    probe = False           # run it with a short lock_timeout even if it is blocked
     uses_snapshot = True
-    only_reads = False      # the answer depends on the snapshot and its instant alone
+    only_reads = False      # the answer depends only on the snapshot and its instant
 
     def __init__(self, session, table=None):
         self.session = session
@@ -102,25 +101,25 @@ class Step:
         raise NotImplementedError
 
     def run(self, world):
-        """Runs it in the model, and returns the answer, or raises what it ends in."""
+        """Runs the step in the model; returns the answer, or raises Refused, Blocked or Unsure."""
         return world.execute(self.session, lambda transaction: self.work(world, transaction))
 
     def work(self, world, transaction):
         raise NotImplementedError
 
     def answer(self, cursor, frame):
-        """The server's answer."""
+        """Returns the server's answer in the form of the model's."""
         return None
 
     def of(self, world):
         return world.tables[self.table]
 
     def sessions(self):
-        """The sessions that it needs."""
+        """Returns the sessions that the step uses."""
         return [] if self.session is None else [self.session]
 
     def move(self, source, target):
-        """Gives what one session does to another."""
+        """Moves the step from one session to another."""
         if self.session == source:
             self.session = target
 
@@ -128,7 +127,7 @@ class Step:
 # ---- Time ----
 
 class MoveClock(Step):
-    """Moves the clock of all sessions.  The runner tells them when they do something next."""
+    """Moves the clock of all sessions.  The runner sets the clock of a session before its next statement."""
 
     def __init__(self, seconds):
         super().__init__(None)
@@ -144,13 +143,13 @@ class MoveClock(Step):
 # ---- Reading ----
 
 class Select(Step):
-    """All columns of what matches, by one of several roads."""
+    """Reads all columns of matching documents, in one of several ways."""
 
     only_reads = True
 
     FORMS = {
         'plain': 'SELECT {columns} FROM {table} WHERE {condition}',
-        # each place where a row can be, so that those of expired ones are among them
+        # all possible ctids, so that those of expired rows are among them
         'by tid': "SELECT {columns} FROM {table} WHERE ctid = ANY (ARRAY("
                   "SELECT format('(%s,%s)', block, item)::tid FROM generate_series(0,"
                   " (SELECT coalesce(max(pg_relation_size(relid)), pg_relation_size('{table}')) / 8192"
@@ -179,7 +178,7 @@ class Select(Step):
     def work(self, world, transaction):
         table = self.of(world)
         if self.form == 'twice' and has_duplicates(world.select(transaction, table)):
-            raise Unsure        # core takes ids for unique, and joins
+            raise Unsure        # PostgreSQL assumes unique ids, and may use a join
         return of_model(table, world.select(transaction, table, self.condition))
 
     def answer(self, cursor, frame):
@@ -187,12 +186,12 @@ class Select(Step):
 
 
 def has_duplicates(versions):
-    """An old snapshot can see a deleted row beside its own new one with the same id."""
+    """Do two versions have the same id?  An old snapshot can see a deleted row and its own new row."""
     return len({v.values['id'] for v in versions}) < len(versions)
 
 
 class Aggregate(Step):
-    """A number of documents, the greatest id."""
+    """Reads the number of documents, or the greatest id."""
 
     only_reads = True
 
@@ -215,7 +214,7 @@ class Aggregate(Step):
 
 
 class Join(Step):
-    """Children with their parents, if they are there."""
+    """Reads children with their parents, by a LEFT JOIN."""
 
     only_reads = True
 
@@ -227,7 +226,7 @@ class Join(Step):
         child = self.of(world)
         parents = world.select(transaction, child.parent)
         if has_duplicates(parents):
-            raise Unsure        # core takes ids for unique, and may stop at the first
+            raise Unsure        # PostgreSQL assumes unique ids, and may stop at the first match
         parents = {v.values['id'] for v in parents}
         return in_order((v.values['id'], v.values['par'] if v.values['par'] in parents else None)
                         for v in world.select(transaction, child))
@@ -237,7 +236,7 @@ class Join(Step):
 
 
 class SelectFor(Step):
-    """SELECT FOR UPDATE and its like."""
+    """SELECT FOR UPDATE, and the other row locks."""
 
     can_race = True
 
@@ -272,11 +271,11 @@ class Copy(Step):
 
 
 class OpenCursor(Step):
-    """A cursor keeps what it saw when it was opened, whichever of its scans has begun by then.
+    """Opens a cursor, all of whose scans see the documents that were visible when it was opened.
 
-    The form "ordered" fetches its first row at once, and "unread" none.  The others read the
-    table twice, and move to the first row, so that the second scan begins later.  They are read
-    from the beginning each time.
+    The form "ordered" fetches its first row at once, and "unread" fetches none.  The others read
+    the table twice, and move to the first row, so that the second scan starts later.  FetchAll
+    reads them from the beginning each time.
     """
 
     FORMS = {
@@ -302,7 +301,7 @@ class OpenCursor(Step):
         table = self.of(world)
         rows = sorted(world.select(transaction, table), key=lambda v: v.values['id'])
         if has_duplicates(rows):
-            raise Unsure        # an old snapshot can see a deleted row beside its own new one: which is first?
+            raise Unsure        # the order of two rows with the same id is not known
         first = 1 if self.form == 'ordered' else 0
         transaction.cursors[self.name] = Cursor(table, rows[first:] * (2 if self.form == 'union' else 1),
                                                 self.form in ('union', 'join'))
@@ -314,7 +313,7 @@ class OpenCursor(Step):
 
 
 class FetchAll(Step):
-    """The rest of a cursor, or all of it again."""
+    """Fetches the remaining rows of a cursor, or all rows of a scrollable cursor."""
 
     def __init__(self, session, name):
         super().__init__(session)
@@ -341,7 +340,7 @@ class FetchAll(Step):
 # ---- Writing ----
 
 class Returning(Step):
-    """A write whose answer is the rows that it returns."""
+    """A write with RETURNING, whose answer is the returned rows."""
 
     can_race = True
 
@@ -372,7 +371,7 @@ class Insert(Returning):
 
 
 class CopyFrom(Step):
-    """COPY FROM of one or more rows, by a program, so that it is a statement like others."""
+    """COPY FROM PROGRAM of one or more rows; unlike COPY FROM STDIN, it is a single statement."""
 
     can_race = True
 
@@ -388,7 +387,7 @@ class CopyFrom(Step):
 
     def work(self, world, transaction):
         table = self.of(world)
-        if not table.partitions:    # there, rows are read before the first goes in
+        if not table.partitions:    # COPY checks all rows before it inserts the first
             world.lock_table(transaction, table, 'row exclusive')
             for row in self.rows:
                 world.check_ttl(transaction, table, row['doc'])
@@ -399,7 +398,7 @@ class CopyFrom(Step):
 
 
 class Update(Returning):
-    """UPDATE; without columns to set it is a touch."""
+    """UPDATE; without columns to set, a touch."""
 
     def __init__(self, session, table, condition, changed):
         super().__init__(session, table)
@@ -456,7 +455,7 @@ class Merge(Step):
 # ---- Document functions ----
 
 class Document(Step):
-    """A document function; what it is called with depends on the verb."""
+    """A call of a document function; the verb determines the arguments."""
 
     can_race = True
 
@@ -484,7 +483,7 @@ class Document(Step):
                 return None
             raise Refused(NO_DATA_FOUND)
         if has_duplicates(made):
-            raise Unsure        # which of them is not said
+            raise Unsure        # the contract does not say which one is returned
         return returned_document(made[0], world)
 
     def new_row(self):
@@ -520,7 +519,7 @@ class Document(Step):
 
 
 class Documents(Step):
-    """documents(): all that contain a filter."""
+    """documents(): all documents that contain a filter."""
 
     def __init__(self, session, table, wanted):
         super().__init__(session, table)
@@ -560,7 +559,7 @@ class GetDefaultTtl(Step):
         if any(t is not transaction and 'access exclusive' in modes for t, modes in table.locks.items()):
             raise Unsure
         if world.has_changed_since(table, transaction):
-            raise Unsure        # whether it tells the last one or that of the snapshot is not said
+            raise Unsure        # the contract does not say whether the last setting or that of the snapshot counts
         return world.default_ttl(table, transaction)
 
     def answer(self, cursor, frame):
@@ -596,7 +595,7 @@ class Preview(Step):
 
 
 class Edge(Step):
-    """is_expired() for a stamp that is due at this very microsecond, and one that is due in the next."""
+    """is_expired() for a document that expires at this microsecond, and for one that expires at the next."""
 
     def __init__(self, session, table, ttl):
         super().__init__(session, table)
@@ -612,7 +611,7 @@ class Edge(Step):
         table = self.of(world)
         if transaction.keeps_snapshot or any(t is not transaction for t in table.locks) or \
                 world.settings(table, transaction).due_floor > world.clock:
-            raise Unsure        # a change of the DefaultTTL may have made final what is due since
+            raise Unsure        # a change of the DefaultTTL may have raised the floor above these times
         return (world.default_ttl(table, transaction) is not None, False)
 
     def answer(self, cursor, frame):
@@ -620,7 +619,7 @@ class Edge(Step):
 
 
 class InheritingEdge(Step):
-    """The same for a stamp without a ttl that is due at this very microsecond."""
+    """is_expired() for a document without a ttl that expires at this microsecond."""
 
     def sql(self, world):
         return "SELECT ttl_docs.is_expired('{0}', ttl_docs.now() -" \
@@ -639,19 +638,19 @@ class InheritingEdge(Step):
 
 
 class Purge(Step):
-    """CALL purge(), of a table or of all."""
+    """CALL purge(), for one table or all tables."""
 
     def sql(self, world):
         return "CALL ttl_docs.purge(%s)" % ("'%s'" % self.table if self.table else '')
 
     def work(self, world, transaction):
         if transaction.keeps_snapshot and (self.table is None or self.of(world).children):
-            raise Unsure        # a cascade may meet rows that are newer than the snapshot
+            raise Unsure        # a cascade may reach rows that are newer than the snapshot
         tables = list(world.tables.values()) if self.table is None else [self.of(world)]
         if any(table in tables for table in transaction.tables_of_cursors()):
             raise Unsure
         counts = world.purge(transaction, tables)
-        # of several tables, which one counts a child that both could delete is open
+        # with several tables, a child may be counted for its own table or not, if a cascade deletes it first
         return counts[self.table] if self.table else None
 
     def answer(self, cursor, frame):
@@ -659,7 +658,7 @@ class Purge(Step):
 
 
 class Vacuum(Step):
-    """Takes dead rows away, and makes pages all-visible."""
+    """VACUUM, which removes dead rows and makes pages all-visible."""
 
     def sql(self, world):
         return 'VACUUM ' + self.table
@@ -674,7 +673,7 @@ class Vacuum(Step):
 
 
 class Check(Step):
-    """The observers look at everything."""
+    """Compares all documents."""
 
     def __init__(self):
         super().__init__(None)

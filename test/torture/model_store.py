@@ -1,22 +1,23 @@
-"""What the model keeps: tables, row versions, transactions and locks.
+"""The state of the model: tables, row versions, transactions and locks.
 
-Documents are versions, as in PostgreSQL: who made it (xmin), who replaced or
-deleted it (xmax), what came after it.  A transaction that commits gets a number;
-a snapshot is such a number.  What is not committed is undone from a log, to a
-savepoint or to the beginning, so there are no aborted versions.
+A row is a list of versions, as in PostgreSQL.  A version knows the transaction that made it
+(xmin), the transaction that replaced or deleted it (xmax), and the next version.  A
+transaction gets a number when it commits, and a snapshot is the number of the last commit.
+An undo log reverts uncommitted changes, to a savepoint or to the start of the transaction.
+So there are no aborted versions.
 
-Settings have versions, too: each change has the number of the commit that made
-it.  A query goes by the settings of its snapshot, a write by the last ones.
+Settings have versions, too: each change has the number of its commit.  A query uses the
+settings of its snapshot, a write uses the latest settings.
 
-Locks are kept as far as needed to tell whether a statement has to wait: row
-locks of the four strengths, and table locks.  A statement ends in one of these:
+The model keeps locks as far as they decide whether a statement is blocked: row locks of the
+four strengths, and table locks.  A statement has one of these outcomes:
 
-	a result            rows, or a number of rows, or a value
-	Refused(sqlstate)   it fails, and changes nothing
-	Blocked(by)         it has to wait for these transactions
-	Unsure              the model does not say; such a statement is not run
+	a result            rows, a number of rows, or a value
+	Refused(sqlstate)   the statement fails and changes nothing
+	Blocked(by)         the statement waits for these transactions
+	Unsure              the model does not know; the statement is not run
 
-model_world.py says what statements do to all this.
+model_world.py implements the statements.
 """
 
 import collections
@@ -25,7 +26,7 @@ import math
 
 RC, RR, SER = 'READ COMMITTED', 'REPEATABLE READ', 'SERIALIZABLE'
 
-# Row locks, from weak to strong; each conflicts with whatever the weaker ones do.
+# Row locks, from weak to strong; each has all conflicts of the weaker ones.
 KEY_SHARE, SHARE, NO_KEY_UPDATE, UPDATE = range(4)
 ROW_CONFLICTS = {
     KEY_SHARE: {UPDATE},
@@ -34,7 +35,7 @@ ROW_CONFLICTS = {
     UPDATE: {KEY_SHARE, SHARE, NO_KEY_UPDATE, UPDATE},
 }
 
-# Table locks that are taken here, by the name of their PostgreSQL mode.
+# The conflicts of the table locks that the model uses, by PostgreSQL's names.
 TABLE_CONFLICTS = {
     'access share': {'access exclusive'},
     'row share': {'access exclusive'},
@@ -58,10 +59,10 @@ LOCK_NOT_AVAILABLE = '55P03'
 OBJECT_IN_USE = '55006'
 
 TTL_MAX = 2147483647
-INVALID_TTL = 0         # what the column _ttl has for one that is not valid
+INVALID_TTL = 0         # the value of _ttl for an invalid ttl
 
-# The settings of a collection.  The floors are for a clock that has gone back: a new
-# document must not be dead by a change that was made when the clock was ahead.
+# The settings of a collection.  The floors matter if the clock moves back: a change made
+# when the clock was ahead must not make a new document expire.
 Settings = collections.namedtuple('Settings', 'default_ttl written_floor due_floor')
 
 
@@ -83,15 +84,15 @@ class Blocked(Exception):
 
 
 class Unsure(Exception):
-    """The model makes no statement about this."""
+    """The model does not know the outcome."""
 
 
 class OutOfPlace(Unsure):
-    """There is nothing to say: a COMMIT without its BEGIN, and the like."""
+    """The step makes no sense here, such as a COMMIT without its BEGIN."""
 
 
 def document_ttl(doc):
-    """The ttl of a document: None inherits, INVALID_TTL is not valid."""
+    """Returns the ttl of a document: None if it inherits, INVALID_TTL if it is invalid."""
     ttl = doc.get('ttl')
     if ttl is None:
         return None
@@ -101,19 +102,19 @@ def document_ttl(doc):
 
 
 class Table:
-    """A collection: its shape, its setting, and all versions that anybody can still reach."""
+    """A collection: its columns, its settings, and all versions that a session may still see."""
 
     def __init__(self, name, default_ttl, indexing='consistent', second_key=None, parent=None,
                  on_delete=None, deferred=False, partitions=0):
         self.name = name
-        # (number of the commit, settings), the last one last
+        # (number of the commit, settings), in the order of commits
         self.committed = [(0, Settings(default_ttl, -math.inf, -math.inf))]
-        self.pending = None                 # (transaction, settings) before it commits
+        self.pending = None                 # (transaction, settings) of an uncommitted change
         self.indexing = indexing
         self.second_key = second_key        # None, 'unique' or 'exclude': the column u
         self.parent = parent                # the table that the column par refers to
         self.on_delete = on_delete          # 'cascade', 'restrict' or 'no action'
-        self.deferred = deferred            # that foreign key is, unless SET CONSTRAINTS says otherwise
+        self.deferred = deferred            # is the foreign key initially deferred?
         self.partitions = partitions
         self.children = []
         self.versions = []
@@ -126,26 +127,26 @@ class Table:
         return self.committed[-1][1].default_ttl
 
     def keys(self):
-        """The columns with a unique or exclusion constraint, in the order core checks them."""
+        """Returns the columns with a unique or exclusion constraint, in the order of their checks."""
         return ('id', 'u') if self.second_key else ('id',)
 
     def columns(self):
-        """The columns that statements of ours read and write, without the system columns."""
+        """Returns the columns without the system columns."""
         return (['id', 'n'] + (['u'] if self.second_key else []) + (['par'] if self.parent else []) +
                 ['doc'])
 
     def violation(self, key):
-        """The SQLSTATE for a key that is taken."""
+        """Returns the SQLSTATE for a key that is taken."""
         return EXCLUSION_VIOLATION if key == 'u' and self.second_key == 'exclude' else UNIQUE_VIOLATION
 
     def lock_mode(self, columns):
-        """The row lock that an UPDATE of these columns takes."""
+        """Returns the row lock that an UPDATE of these columns takes."""
         keys = {'id'} | ({'u'} if self.second_key == 'unique' else set())
         return UPDATE if keys & set(columns) else NO_KEY_UPDATE
 
 
 class Row:
-    """What the versions of a row share: who has it locked, and how."""
+    """The locks of a row, which its versions share."""
 
     __slots__ = ('locks',)
 
@@ -163,18 +164,18 @@ class Version:
         self.row = row
         self.values = values
         self.ts = ts
-        self.shown_ts = shown_ts    # what answers are compared with
+        self.shown_ts = shown_ts    # _ts in answers, rounded to units
         self.ttl = document_ttl(values['doc'])
         self.xmin = xmin
         self.xmax = None
         self.next = None
-        self.moved = False      # perhaps to another partition
-        self.key_changed = False    # when it ended; core goes by the lock that was held
-        self.dead_by = None     # the transaction that changed the DefaultTTL after it had expired
+        self.moved = False      # an update may have moved the row to another partition
+        self.key_changed = False    # was it ended under the strongest row lock?
+        self.dead_by = None     # the transaction that raised the DefaultTTL after the version had expired
 
 
 class Transaction:
-    """A transaction: its snapshot, its instant, and how to undo it."""
+    """A transaction: its snapshot, its instant, and its undo log."""
 
     def __init__(self, level, implicit=False, started=None):
         self.level = level
@@ -182,16 +183,16 @@ class Transaction:
         self.started = started  # the clock at its BEGIN
         self.snapshot = None
         self.instant = None
-        self.number = None      # when it committed
+        self.number = None      # of its commit; None before
         self.failed = False
-        self.log = []           # functions that undo, or (release, undo) pairs
+        self.log = []           # functions that undo its changes
         self.savepoints = []    # (name, length of the log)
         self.cursors = {}       # name -> Cursor
         self.unsure_locks = set()
-        self.known = {}         # table -> settings, while a statement goes by those of its start
-        self.instants = None    # of an imported snapshot: those that it may have
+        self.known = {}         # table -> settings at the start of a statement that waits
+        self.instants = None    # possible instants of an imported snapshot
         self.immediate = set()  # constraints that SET CONSTRAINTS has made immediate
-        self.deferred = []      # checks that are left for the end: (constraint, kind, subject)
+        self.deferred = []      # deferred checks: (constraint, kind, subject)
 
     @property
     def keeps_snapshot(self):
@@ -208,10 +209,10 @@ class Transaction:
             self.log.pop()()
 
 
-# An open cursor: what FETCH ALL returns, and whether it begins anew each time.
+# An open cursor: the rows of FETCH ALL, and whether FetchAll reads from the beginning each time.
 Cursor = collections.namedtuple('Cursor', 'table rows scrolls')
 
-# A snapshot that a transaction has exported, and the clock at that moment.
+# A snapshot that a transaction has exported, and its instant.
 Exported = collections.namedtuple('Exported', 'transaction snapshot instant')
 
 
@@ -223,11 +224,11 @@ class Store:
         self.open = [None] * sessions       # the open transaction of each session
         self.prepared = {}                  # name -> transaction
         self.exported = {}                  # name -> Exported
-        self.snapshot_ids = {}              # name -> what the server calls it
+        self.snapshot_ids = {}              # name -> the server's identifier of the snapshot
         self.loose = {}                     # number -> Loose (model_adoption.py)
-        self.pauses = 0                     # so many queries have waited for the runner
+        self.pauses = 0                     # number of queries that have waited for the runner
         self.unit = unit
-        self.is_real = is_real              # the clock is that of the server (model_time.py)
+        self.is_real = is_real              # does the history run in real time (model_time.py)?
         self.clock = 0
         self.number = 0                     # of the last commit
         self.restrict_violation = RESTRICT_VIOLATION if server_version >= 180000 else FOREIGN_KEY_VIOLATION
@@ -238,11 +239,11 @@ class Store:
         if self.open[session] is not None:
             raise OutOfPlace
         if level == SER and any(t.level == SER for t in self.under_way()):
-            raise Unsure        # two of them could fail for each other's sake
+            raise Unsure        # two serializable transactions may conflict
         self.open[session] = Transaction(level, started=self.clock)
 
     def under_way(self):
-        """All transactions that have neither committed nor rolled back."""
+        """Returns all transactions that have neither committed nor rolled back."""
         return [t for t in self.open if t is not None] + list(self.prepared.values())
 
     def commit(self, session):
@@ -251,7 +252,7 @@ class Store:
             self.make_permanent(transaction)
 
     def finish(self, session):
-        """Ends the part of the session in a transaction; None if there is nothing to commit."""
+        """Detaches the transaction from its session; returns None if it has failed and is rolled back."""
         transaction = self.require_open(session)
         mark = len(transaction.log)
         try:
@@ -346,12 +347,12 @@ class Store:
                 version.row.locks.pop(transaction, None)
 
     def fail(self, transaction):
-        """An error aborts the innermost subtransaction at once."""
+        """Aborts the innermost subtransaction."""
         transaction.undo_to(transaction.savepoints[-1][1] if transaction.savepoints else 0)
         transaction.failed = True
 
     def forget_unreachable(self):
-        """Drops versions that no snapshot, present or future, can see."""
+        """Drops versions that no current or future snapshot can see."""
         self.exported = {name: e for name, e in self.exported.items() if e.transaction in self.open}
         oldest = min([t.snapshot for t in self.open if t is not None and t.snapshot is not None] +
                      [e.snapshot for e in self.exported.values()], default=self.number)
@@ -362,11 +363,11 @@ class Store:
     # ---- Running a statement ----
 
     def execute(self, session, statement, late_end=None, takes_snapshot=True):
-        """Runs a statement, a function of a transaction, and returns its result.
+        """Runs a statement, which is a function of a transaction, and returns its result.
 
-        late_end is called between its snapshot and its work: what another session
-        does while this one waits for it.  A DefaultTTL that is lowered meanwhile, which
-        lets readers go on, is not for a statement that has begun.
+        late_end is called between the snapshot of the statement and its work.  It does what
+        other sessions do while this statement waits.  If another session lowers a DefaultTTL
+        at that time, the new value does not apply to this statement.
         """
         transaction = self.open[session] or Transaction(RC, implicit=True)
         if transaction.failed:
@@ -401,7 +402,7 @@ class Store:
                 self.release_locks(transaction)
 
     def blocks(self, session, statement):
-        """Blocked, if the statement would have to wait, else None; changes nothing."""
+        """Returns the Blocked exception if the statement is blocked, otherwise None; changes nothing."""
         transaction = self.open[session] or Transaction(RC, implicit=True)
         mark = len(transaction.log)
         had_snapshot = transaction.snapshot, transaction.instant
@@ -420,13 +421,13 @@ class Store:
         return None
 
     def execute_apart(self, statement):
-        """Runs a query in a transaction of its own that leaves nothing."""
+        """Runs a query in its own transaction, without any effect on the model."""
         transaction = Transaction(RC, implicit=True)
         self.take_snapshot(transaction)
         return statement(transaction)
 
     def fail_blocked(self, session):
-        """The session gave up waiting for a lock."""
+        """Fails the transaction of a session whose statement ran into lock_timeout."""
         transaction = self.open[session]
         if transaction is not None:
             self.take_snapshot(transaction)
@@ -434,7 +435,7 @@ class Store:
 
     @contextlib.contextmanager
     def at_clock(self, clock):
-        """For what happens in a session whose clock is another one."""
+        """Sets the clock of the model during a "with" block."""
         now, self.clock = self.clock, clock
         try:
             yield
@@ -446,7 +447,7 @@ class Store:
             transaction.snapshot = self.number
             transaction.instant = self.clock
 
-    # ---- What is there, and what is expired ----
+    # ---- Visibility and expiry ----
 
     @staticmethod
     def has_happened(by, transaction, snapshot):
@@ -459,7 +460,7 @@ class Store:
 
     @staticmethod
     def settings(table, transaction):
-        """The settings that judge a write: the transaction's own, or those that were committed last."""
+        """Returns the settings for a write: the transaction's own change, or the last committed ones."""
         if table.pending is not None and table.pending[0] is transaction:
             return table.pending[1]
         return transaction.known.get(table, table.committed[-1][1])
@@ -473,10 +474,10 @@ class Store:
         return table.committed[-1][0] > transaction.snapshot
 
     def settings_of_query(self, table, transaction):
-        """The settings that judge a query: those in force at its snapshot, or the transaction's own."""
+        """Returns the settings for a query: the transaction's own change, or those of its snapshot."""
         if table.pending is not None and table.pending[0] is transaction:
             if self.has_changed_since(table, transaction):
-                raise Unsure        # its own change is one of settings that its snapshot does not know
+                raise Unsure        # it changed settings that are newer than its snapshot
             return table.pending[1]
         return next(s for number, s in reversed(table.committed) if number <= transaction.snapshot)
 
@@ -488,19 +489,19 @@ class Store:
         return ttl > 0 and version.ts + ttl <= instant
 
     def is_expired(self, table, version, transaction):
-        """To a write, a foreign key or the purge: at the clock."""
+        """Is a version expired for a write, a foreign key or the purge?  They judge by the clock."""
         return version.dead_by is not None or \
             self.is_over(version, self.settings(table, transaction), self.clock)
 
     def is_expired_to_query(self, table, version, transaction):
-        """To a query: at its instant, by the settings of its snapshot."""
+        """Is a version expired for a query?  It judges by its instant and the settings of its snapshot."""
         settings = self.settings_of_query(table, transaction)
         return (version.dead_by is not None and
                 self.has_happened(version.dead_by, transaction, transaction.snapshot)) or \
             self.is_over(version, settings, transaction.instant)
 
     def is_expired_to_check(self, table, version, transaction):
-        """To the query of a foreign key, which begins when it is its turn: by what is set then."""
+        """Is a version expired for a foreign key check?  It uses the settings when the check starts."""
         known, transaction.known = transaction.known, {}
         try:
             return self.is_expired(table, version, transaction)
@@ -508,19 +509,19 @@ class Store:
             transaction.known = known
 
     def visible(self, table, transaction, matches=None):
-        """The versions that a query of the transaction sees."""
+        """Returns the versions that a query of the transaction sees."""
         return [v for v in table.versions
                 if self.is_visible(v, transaction, transaction.snapshot) and
                 not self.is_expired_to_query(table, v, transaction) and
                 (matches is None or matches(v.values))]
 
     def latest(self, table, transaction, column, value):
-        """The versions with that value that the newest snapshot sees, expired or not."""
+        """Returns the versions with that value that the newest snapshot sees, expired or not."""
         return [v for v in table.versions
                 if v.values[column] == value and self.is_visible(v, transaction, self.number)]
 
     def on_disk(self, table):
-        """All that is committed, expired or not."""
+        """Returns all committed versions, expired or not."""
         return [v for v in table.versions if self.is_visible(v, None, self.number)]
 
     # ---- Locks ----
@@ -566,8 +567,8 @@ class Store:
     def claim(self, transaction, table, version, mode, matches):
         """Locks the row of a version that a query has found; returns its last version, or None.
 
-        What has changed since the snapshot is followed in READ COMMITTED, to the last
-        version, which alone is judged again; above it is a failure.
+        If the row has changed since the snapshot, READ COMMITTED follows it to the last version
+        and judges only that version again.  Higher isolation levels fail.
         """
         if transaction.keeps_snapshot:
             self.require_up_to_date(transaction, version, mode)
@@ -585,7 +586,7 @@ class Store:
 
     @staticmethod
     def is_outdated(version, mode):
-        """Has somebody ended it, or what came after it, in a way that conflicts with the lock?"""
+        """Has a committed transaction ended this or a later version in a way that conflicts with the lock?"""
         while version is not None and version.xmax is not None and version.xmax.number is not None:
             if mode != KEY_SHARE or version.key_changed:
                 return True
@@ -593,15 +594,15 @@ class Store:
         return False
 
     def require_up_to_date(self, transaction, version, mode):
-        """A version that an old snapshot has found must still be the last one."""
+        """Requires that a version found by an old snapshot is still the last one."""
         if self.is_outdated(version, mode):
-            # whether it waits first depends on which of the versions others have locked
+            # whether the statement waits first depends on which version is locked
             raise Unsure if self.row_lockers(transaction, version, mode) else Refused(SERIALIZATION_FAILURE)
 
     # ---- Changing versions ----
 
     def stamp(self, transaction, table, ttl):
-        """The stamp of a new document: the clock, or the first moment at which no floor makes it dead."""
+        """Returns _ts for a new document: the clock, or the earliest time that is not below a floor."""
         settings = self.settings(table, transaction)
         if ttl is None:
             return max(self.clock, settings.written_floor)

@@ -1,14 +1,14 @@
-"""Time as the server has it, and as the model has it.
+"""Translates between the clock of the server and the clock of the model.
 
-The model's clock moves by units.  There are two ways to have the server follow:
+The model's clock moves by units.  The server follows in one of two ways:
 
-- Travel: each session moves ttl_docs.clock_offset.  A unit is so long that the time that
-  really passes makes no difference.  The clock can also go back.
-- RealTime: the offset stays zero, and a move of the clock is a sleep.  The shortest ttl
-  is a second, so that is what documents that expire have, and a sleep is a little longer.
-  Statements run in the windows between sleeps, which are shorter than that.  Sessions with an
-  offset take no short cuts, so only this way tests the short cuts of writes
-  (src/write/maybe_expired.c).
+- Travel: each session sets ttl_docs.clock_offset.  A unit is so long that the real time that
+  passes makes no difference.  The clock can also move back.
+- RealTime: the offset stays zero, and a move of the clock is a sleep.  Documents that are to
+  expire have a ttl of one second, the shortest possible ttl.  A sleep is a little longer than
+  a second.  Statements run in the windows between sleeps, which are shorter than a second.
+  Only this way tests the short cuts of writes (src/write/maybe_expired.c), because sessions with an
+  offset do not take them.
 """
 
 import bisect
@@ -16,12 +16,12 @@ import math
 import re
 import time
 
-SLEEP = 1.02            # seconds; what was written with a ttl of 1 has expired by then
-WINDOW = 0.9            # seconds; what is written meanwhile with a ttl of 1 has not expired yet
+SLEEP = 1.02            # seconds; a document with a ttl of 1 expires within this time
+WINDOW = 0.9            # seconds; a document with a ttl of 1 does not expire within this time
 
 
 class OutOfTime(Exception):
-    """The history has taken so long that real time could matter."""
+    """The history has taken so long that real time could change an answer."""
 
 
 class Frame:
@@ -40,7 +40,7 @@ class Frame:
 
     @staticmethod
     def purged(notices, table):
-        """How many documents CALL purge() says that it has purged."""
+        """Returns the number of purged documents in the notices of CALL purge()."""
         for notice in notices:
             found = re.search(r'purged (\d+) documents? of "%s"' % table, notice)
             if found:
@@ -49,7 +49,7 @@ class Frame:
 
 
 class Travel(Frame):
-    """The clock of sessions is moved by a setting."""
+    """A setting moves the clock of the sessions."""
 
     def __init__(self, snapshot_ids, server_time, unit):
         super().__init__(snapshot_ids)
@@ -61,7 +61,10 @@ class Travel(Frame):
         return math.floor((epoch - self.base) / self.unit) * self.unit
 
     def move(self, clock):
-        """Sessions are told when they do something next.  Returns what a script has to do now."""
+        """Does nothing: the runner sets the clock of a session before its next statement.
+
+        Returns the statements for the script.
+        """
         return []
 
     def require_time(self):
@@ -70,13 +73,13 @@ class Travel(Frame):
 
 
 class RealTime(Frame):
-    """The clock moves by itself."""
+    """The clock is the real time."""
 
     def __init__(self, snapshot_ids, server_time):
         super().__init__(snapshot_ids)
         self.server_time = server_time
-        self.starts = []        # of the windows, as the server's time
-        self.clocks = []        # of the model in them
+        self.starts = []        # server time at the start of each window
+        self.clocks = []        # the model's clock in each window
         self.open_window(0)
 
     def open_window(self, clock):
@@ -85,11 +88,11 @@ class RealTime(Frame):
         self.clocks.append(clock)
 
     def stamp(self, epoch):
-        # document functions give whole seconds, which may be before the window: those are not unique
+        # a time before the first window belongs to the first window
         return self.clocks[max(0, bisect.bisect_right(self.starts, epoch) - 1)]
 
     def document(self, doc):
-        """The _ts of the document functions is rounded, and windows are not far enough apart for that."""
+        """Removes _ts: document functions round it to seconds, and the windows are too close together for that."""
         if isinstance(doc, dict):
             doc.pop('_ts')
         return doc

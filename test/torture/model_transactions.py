@@ -1,13 +1,13 @@
-"""Steps of transactions: their begin and end, savepoints, two phases, snapshots, constraints.
+"""Steps for transactions: begin and end, savepoints, two-phase commit, exported snapshots, constraints.
 
-A prepared transaction belongs to no session.  It keeps its locks, and any session
-ends it.  An exported snapshot can be imported as long as its transaction lasts.
+A prepared transaction belongs to no session.  It keeps its locks, and any session can end
+it.  An exported snapshot can be imported while its transaction is open.
 """
 
 from model_steps import Step
 from model_store import Exported, OutOfPlace, RR, Unsure
 
-CONSTRAINTS = ('late', 'down')      # by their tables; the constraint itself is TABLE_par
+CONSTRAINTS = ('late', 'down')      # the tables of the constraints, which are named TABLE_par
 
 
 class Begin(Step):
@@ -57,10 +57,10 @@ class Savepoint(Step):
          'RELEASE SAVEPOINT': world.release}[self.verb](self.session, self.name)
 
 
-# ---- Two phases ----
+# ---- Two-phase commit ----
 
 class Prepare(Step):
-    """PREPARE TRANSACTION: it goes on without its session."""
+    """PREPARE TRANSACTION: the transaction stays open without its session."""
 
     uses_snapshot = False
 
@@ -92,7 +92,7 @@ class EndPrepared(Step):
         world.end_prepared(self.session, self.name, self.how)
 
 
-# ---- Snapshots that travel ----
+# ---- Exported snapshots ----
 
 class ExportSnapshot(Step):
     def __init__(self, session, name):
@@ -112,10 +112,10 @@ class ExportSnapshot(Step):
 
 
 class ImportSnapshot(Step):
-    """BEGIN with the snapshot of another transaction, which sees nothing of that transaction's writes.
+    """BEGIN with the snapshot of another transaction, without seeing that transaction's writes.
 
-    Its instant is not known better than this: not before that transaction began, and not
-    later than its snapshot.
+    The model does not know the exact instant.  It is not earlier than the start of the other
+    transaction, and not later than its snapshot.
     """
 
     def __init__(self, session, name):
@@ -123,7 +123,7 @@ class ImportSnapshot(Step):
         self.name = name
 
     def sql(self, world):
-        # a clock that is moved by a setting has to be told before it moves on
+        # SELECT 1 fixes the instant now: a later statement would have another clock_offset
         return "BEGIN ISOLATION LEVEL REPEATABLE READ; SET TRANSACTION SNAPSHOT '%s'%s" % (
             world.snapshot_ids.get(self.name), '' if world.is_real else '; SELECT 1')
 
@@ -133,11 +133,11 @@ class ImportSnapshot(Step):
             raise OutOfPlace
         started = min(exported.transaction.started, exported.instant)
         if not world.is_real and started != world.clock:
-            raise Unsure        # the clocks of the two sessions have nothing to do with each other
+            raise Unsure        # the two sessions have different clocks
         world.begin(self.session, RR)
         transaction = world.open[self.session]
         transaction.snapshot, transaction.instant = exported.snapshot, exported.instant
-        transaction.started = started       # it may be passed on once more
+        transaction.started = started       # in case this transaction exports the snapshot again
         if started != exported.instant:
             transaction.instants = list(range(started, exported.instant + 1, world.unit))
 
@@ -164,7 +164,7 @@ class SetConstraints(Step):
 
 
 class Orphan(Step):
-    """A row of a table that has nothing to do with collections, before its parent is there."""
+    """Inserts a row into the plain table "down" before its parent exists."""
 
     def __init__(self, session, number):
         super().__init__(session)
@@ -178,7 +178,7 @@ class Orphan(Step):
 
 
 class Mend(Step):
-    """Its parent."""
+    """Inserts the parent of an orphan."""
 
     def __init__(self, session, number):
         super().__init__(session)
@@ -194,11 +194,11 @@ class Mend(Step):
 
 
 class Release(Step):
-    """release() of a collection of its own with an expired document, which it has to delete."""
+    """Releases a new collection with an expired document, which release() must delete."""
 
     def __init__(self, session, number):
         super().__init__(session)
-        self.number = number        # a name that a prepared transaction has stays taken
+        self.number = number        # unique, because a prepared transaction keeps its table name
 
     def sql(self, world):
         return ("SELECT ttl_docs.create_collection('spare_{0}', 1); INSERT INTO spare_{0} VALUES ('a', '{{}}');"

@@ -1,8 +1,8 @@
-"""Steps that wait in the middle, while other sessions go on.
+"""Steps that wait while other sessions continue.
 
-A Race is a statement that has to wait for another transaction.  A Pause is a query
-that waits between two of its scans, for a lock that the runner holds.  In both cases
-the runner runs other steps meanwhile (model_runner.py).
+A Race is a statement that waits for another transaction.  A Pause is a query that waits
+between two of its scans, for a lock that the runner holds.  In both cases the runner runs
+other steps at the same time (model_runner.py).
 """
 
 from model_steps import Step, has_duplicates, of_model, of_server, shown
@@ -12,7 +12,7 @@ COLUMN_TYPES = {'id': 'text', 'n': 'int', 'u': 'int', 'par': 'text', 'doc': 'jso
 
 
 class Waiting(Step):
-    """What both have in common: steps of other sessions meanwhile."""
+    """Base class of Race and Pause, with the steps of other sessions during the wait."""
 
     def __init__(self, session, table, meanwhile):
         super().__init__(session, table)
@@ -28,7 +28,7 @@ class Waiting(Step):
 
 
 class Race(Waiting):
-    """A statement that has to wait for another transaction, which then ends."""
+    """A statement that waits until another transaction ends."""
 
     def __init__(self, step, ending, meanwhile=()):
         super().__init__(step.session, step.table, meanwhile)
@@ -39,7 +39,7 @@ class Race(Waiting):
         return self.step.sql(world)
 
     def other(self, world):
-        """The transaction that it waits for."""
+        """Returns the transaction that the statement waits for."""
         name = getattr(self.ending, 'name', None)
         return world.open[self.ending.session] if name is None else world.prepared.get(name)
 
@@ -60,11 +60,11 @@ class Race(Waiting):
 
 
 class Pause(Waiting):
-    """A query that reads a table, waits, and reads it again: both times the same documents.
+    """A query that reads a table, waits, and reads the table again: both scans see the same documents.
 
-    The lock that it waits for is advisory, and pg_advisory_xact_lock_shared() never runs in
-    a parallel worker.  The scans behind it may, in a session whose settings ask for that: OFFSET 0
-    has the planner plan them apart.
+    The query waits for an advisory lock.  pg_advisory_xact_lock_shared() never runs in a parallel
+    worker, but the scans after it may, in a session with parallel settings.  OFFSET 0 makes the
+    planner plan them separately.
     """
 
     only_reads = True

@@ -1,19 +1,19 @@
-"""The model: what ttl_docs promises, for a few small tables, in plain Python.
+"""The model: the contract of ttl_docs for a few small tables, in plain Python.
 
-A world has tables, sessions and one clock.  The clock is a whole number of
-seconds that only moves by a multiple of the history's unit, and every ttl is an
-odd number of half units, so real time that passes meanwhile changes no answer.
+A world has tables, sessions and one clock.  The clock is a whole number of seconds, and
+moves only by multiples of the history's unit.  Every ttl is an odd number of half units.
+So the real time that passes does not change any answer.
 
-Expiry is said here, and in Store.is_expired, as simply as it can be, and not as
-the extension does it:
+The model implements expiry (here and in Store.is_expired) as simply as possible, and in
+another way than the extension:
 
-- a version expires at ts + its ttl, or ts + DefaultTTL where it has none;
-- "expired is final" is a mark: a change of the DefaultTTL that lets documents
-  live longer marks each version that is expired at that moment as dead.
+- A version expires at ts + its ttl, or at ts + DefaultTTL if it has no ttl.
+- "Expired is final" is a mark.  A change of the DefaultTTL that lets documents live longer
+  marks each version that is expired at that moment as dead.
 
-Settings belong to a query's snapshot as the instant does.
+Settings belong to the snapshot of a query, as the instant does.
 
-model_store.py keeps the versions and the locks, and knows how a statement ends.
+model_store.py keeps the versions and the locks, and defines the outcomes of statements.
 """
 
 import math
@@ -23,7 +23,7 @@ from model_store import (Blocked, FOREIGN_KEY_VIOLATION, INVALID_TTL, INVALID_VA
 
 
 class World(Store):
-    """What statements do."""
+    """Implements the statements."""
 
     # ---- Keys ----
 
@@ -32,7 +32,7 @@ class World(Store):
             raise Refused(INVALID_VALUE)
 
     def holders(self, transaction, table, key, value, but=None):
-        """The versions that hold a key, as a unique check finds them."""
+        """Returns the versions that hold a key, as a unique check finds them."""
         found = []
         for version in table.versions:
             if version is but or version.values[key] != value:
@@ -59,7 +59,7 @@ class World(Store):
                         self.end_version(transaction, version)
                         self.follow_delete(transaction, table, version)
             except Blocked:
-                # whether it waits, or fails for another key first, is not said
+                # it may wait, or fail because of another key first
                 if len(keys) > 1 and self.has_conflict(transaction, table, values, keys, but):
                     raise Unsure from None
                 raise
@@ -74,7 +74,7 @@ class World(Store):
         return False
 
     def conflict(self, transaction, table, values, keys, but=None):
-        """The first live holder of a key of the new row, with the key; or None."""
+        """Returns a conflicting key of the new row and the version that holds it, or None."""
         for key in keys:
             if values[key] is None:
                 continue
@@ -85,7 +85,7 @@ class World(Store):
     # ---- Foreign keys ----
 
     def check_parent(self, transaction, table, version):
-        """A row refers to a live parent, judged at the clock."""
+        """Requires that the parent of a row is live by the clock."""
         value = version.values['par']
         mark = len(transaction.log)
         self.lock_table(transaction, table.parent, 'row share')
@@ -104,7 +104,7 @@ class World(Store):
         raise Refused(FOREIGN_KEY_VIOLATION)
 
     def follow_delete(self, transaction, table, version):
-        """The actions of foreign keys on a deleted parent."""
+        """Runs the foreign key actions for a deleted parent."""
         for child in table.children:
             if child.on_delete == 'cascade':
                 self.cascade(transaction, child, version.values['id'])
@@ -124,7 +124,7 @@ class World(Store):
             self.end_version(transaction, version)
 
     def restrict(self, transaction, child, value, sqlstate):
-        """Live children keep their parent."""
+        """Fails if the parent has live children."""
         self.lock_table(transaction, child, 'row share')
         live = [v for v in self.latest(child, transaction, 'par', value)
                 if not self.is_expired_to_check(child, v, transaction)]
@@ -141,7 +141,7 @@ class World(Store):
     nothing_is_deferred = False     # while the purge deletes
 
     def check_or_defer(self, transaction, child, kind, subject):
-        """Checks a foreign key of a child table now, or leaves that for the end of the transaction."""
+        """Checks a foreign key of a child table now, or defers the check to the end of the transaction."""
         if child.deferred and child.name not in transaction.immediate and not self.nothing_is_deferred:
             self.defer(transaction, child.name, kind, subject)
         elif kind == 'child':
@@ -156,7 +156,7 @@ class World(Store):
         transaction.note(lambda: transaction.deferred.remove(entry))
 
     def check_deferred(self, transaction, constraints=None):
-        """Does the checks that were left for later, all or those of some constraints."""
+        """Runs the deferred checks, all or those of some constraints."""
         before = list(transaction.deferred)
 
         def undo():
@@ -175,23 +175,23 @@ class World(Store):
             if subject.xmax is not transaction:
                 self.check_parent(transaction, child, subject)
             return
-        self.lock_table(transaction, child, 'row share')    # core opens it before anything else
+        self.lock_table(transaction, child, 'row share')    # PostgreSQL opens the table first
         if not self.has_new_parent(transaction, child.parent, subject):
             self.restrict(transaction, child, subject, FOREIGN_KEY_VIOLATION)
 
     def has_new_parent(self, transaction, table, value):
-        """Is there another parent of that id, which is as good as the old one?"""
+        """Is there another live parent with that id?"""
         found = [v for v in self.latest(table, transaction, 'id', value)
                  if not self.is_expired_to_check(table, v, transaction)]
         if found and transaction.keeps_snapshot:
-            raise Unsure        # core also asks whether the old snapshot sees it
+            raise Unsure        # PostgreSQL also checks whether the old snapshot sees this parent
         for version in found:
             self.lock_table(transaction, table, 'row share')
             self.lock_row(transaction, version, KEY_SHARE, 'parent')
         return bool(found)
 
     def set_constraints(self, transaction, constraints, immediate):
-        """SET CONSTRAINTS; what was deferred is checked when they become immediate."""
+        """SET CONSTRAINTS; IMMEDIATE runs the deferred checks."""
         before = set(transaction.immediate)
         if immediate:
             self.check_deferred(transaction, constraints)
@@ -204,14 +204,14 @@ class World(Store):
         transaction.note(undo)
 
     def orphan(self, transaction, number):
-        """A row of the plain table "down" without its parent in "up"."""
+        """Inserts a row into the plain table "down" without its parent in "up"."""
         if 'down' in transaction.immediate:
             raise Refused(FOREIGN_KEY_VIOLATION)
         self.defer(transaction, 'down', 'orphan', number)
 
     @staticmethod
     def mend(transaction, number):
-        """The parent of an orphan of the same transaction."""
+        """Inserts the parent of an orphan of the same transaction."""
         entry = ('down', 'orphan', number)
         if entry in transaction.deferred:
             transaction.deferred.remove(entry)
@@ -231,8 +231,8 @@ class World(Store):
     def insert(self, transaction, table, rows, on_conflict=None, update=None):
         """INSERT; on_conflict is None, 'nothing' (any key) or 'update' (of id).
 
-        update gives the new values for a row in the way, from it and the new row.
-        Returns the versions made.
+        update(old values, new values) returns the columns to set in a conflicting row.
+        Returns the new versions.
         """
         self.lock_table(transaction, table, 'row exclusive')
         to_check = []
@@ -242,7 +242,7 @@ class World(Store):
         return [version for version in made if version is not None]
 
     def insert_one(self, transaction, table, values, on_conflict, update, to_check):
-        """Inserts a row, or does what ON CONFLICT says; returns the version made, or None."""
+        """Inserts a row, or applies ON CONFLICT; returns the new version, or None."""
         self.check_ttl(transaction, table, values['doc'])
         self.free_keys(transaction, table, values, table.keys())
         arbiters = {'nothing': table.keys(), 'update': ('id',), None: ()}[on_conflict]
@@ -261,19 +261,19 @@ class World(Store):
         return new
 
     def update_instead(self, transaction, table, version, changed, to_check):
-        """ON CONFLICT DO UPDATE of the row in the way."""
+        """ON CONFLICT DO UPDATE of the conflicting row."""
         self.lock_row(transaction, version, table.lock_mode(changed))
         self.require_in_snapshot(transaction, version)
         return self.update_one(transaction, table, version, changed, to_check)
 
     def require_in_snapshot(self, transaction, version):
-        """ON CONFLICT above READ COMMITTED must not act on what its snapshot does not see."""
+        """Fails if ON CONFLICT, above READ COMMITTED, conflicts with a row that its snapshot does not see."""
         if transaction.keeps_snapshot and version.xmin is not transaction and \
                 not self.is_visible(version, transaction, transaction.snapshot):
             raise Refused(SERIALIZATION_FAILURE)
 
     def update(self, transaction, table, matches, change):
-        """UPDATE of what matches; change gives the columns that are set, from the old row."""
+        """UPDATE of matching rows; change(old values) returns the columns to set."""
         self.lock_table(transaction, table, 'row exclusive')
         to_check = []
         made = self.each(transaction, self.visible(table, transaction, matches),
@@ -282,7 +282,7 @@ class World(Store):
         return made
 
     def each(self, transaction, versions, work):
-        """What work makes of each version, without None; Unsure if the order decides how it ends."""
+        """Returns the results of work(version) without None; raises Unsure if the outcome depends on the order."""
         mark = len(transaction.log)
         try:
             return [made for made in map(work, versions) if made is not None]
@@ -308,7 +308,7 @@ class World(Store):
         return self.update_one(transaction, table, version, change(version.values), to_check)
 
     def update_one(self, transaction, table, version, changed, to_check):
-        """Makes the new version of a row that is there for the taking."""
+        """Makes a new version of a row that is live and not blocked."""
         self.lock_row(transaction, version, table.lock_mode(changed))
         values = dict(version.values, **changed)
         self.check_ttl(transaction, table, values['doc'])
@@ -323,7 +323,7 @@ class World(Store):
         return new
 
     def check_foreign_keys(self, transaction, table, changes):
-        """At the end of the statement; changes are pairs of an old version or None, and a new one."""
+        """Checks foreign keys at the end of a statement; changes are pairs (old version or None, new version)."""
         for old, new in changes:
             if table.parent is not None and self.needs_check(transaction, old, new):
                 self.check_or_defer(transaction, table, 'child', new)
@@ -333,7 +333,7 @@ class World(Store):
 
     @staticmethod
     def needs_check(transaction, old, new):
-        """As in core: an update of a row that the same transaction has made is checked anew."""
+        """Does a foreign key need a check?  As in PostgreSQL, it does if the same transaction made the old row."""
         if old is None:
             return True
         return new.values['par'] is not None and (old.xmin is transaction or
@@ -355,7 +355,7 @@ class World(Store):
         return version
 
     def is_too_late(self, transaction, table, version):
-        """Has a document that a write has found expired since its snapshot?"""
+        """Has a document that a write found expired since the snapshot?  Fails above READ COMMITTED."""
         if not self.is_expired(table, version, transaction):
             return False
         if transaction.keeps_snapshot:
@@ -363,7 +363,7 @@ class World(Store):
         return True
 
     def merge(self, transaction, table, values, change):
-        """MERGE of one new row: updates the one with its id, or inserts."""
+        """MERGE of one new row: updates the row with the same id, or inserts."""
         def has_id(row):
             return row['id'] == values['id']
         self.lock_table(transaction, table, 'row exclusive')
@@ -380,12 +380,12 @@ class World(Store):
         return new is None or (old != -1 and (new == -1 or new > old))
 
     def require_unused(self, transaction, table):
-        """No cursor of the transaction reads it, and no check of a foreign key is left for later."""
+        """Fails if a cursor of the transaction reads the table, or a foreign key check is deferred."""
         if table in transaction.tables_of_cursors() or self.has_pending_check(transaction, table):
             raise Refused(OBJECT_IN_USE)
 
     def has_pending_check(self, transaction, table):
-        """Is a trigger of the table left for the end of the transaction?"""
+        """Is a foreign key check of the table deferred to the end of the transaction?"""
         return any((kind == 'child' and constraint == table.name) or
                    (kind == 'parent' and self.tables[constraint].parent is table)
                    for constraint, kind, _ in transaction.deferred)
@@ -413,7 +413,7 @@ class World(Store):
         transaction.note(undo)
 
     def bury(self, transaction, table):
-        """What is expired now is so for good."""
+        """Marks the expired versions as dead, so that they stay expired."""
         buried = [v for v in table.versions
                   if v.dead_by is None and self.is_expired(table, v, transaction)]
         for version in buried:
@@ -425,19 +425,19 @@ class World(Store):
         transaction.note(undo)
 
     def raise_floors(self, settings):
-        """The stamps and due times up to which documents are dead from now on."""
+        """Returns the settings with raised floors."""
         written = self.clock - settings.default_ttl if settings.default_ttl > 0 else -math.inf
         return settings._replace(written_floor=max(settings.written_floor, written),
                                  due_floor=max(settings.due_floor, self.clock))
 
     def set_indexing(self, transaction, table, indexing):
-        # it takes less where nothing changes
+        # unsure, because it takes a weaker lock if nothing changes
         self.lock_table(transaction, table, 'access exclusive', unsure=True)
         transaction.unsure_locks.add(table)
         self.require_unused(transaction, table)
 
     def preview(self, transaction, table, default_ttl):
-        """Counts: live, expire now, later, never, with an invalid ttl."""
+        """Counts the documents that are live, expire now, later or never, and those with an invalid ttl."""
         if default_ttl is not None and default_ttl != -1 and not 1 <= default_ttl <= TTL_MAX:
             raise Refused(INVALID_VALUE)
         live = self.select(transaction, table)
@@ -454,7 +454,7 @@ class World(Store):
     # ---- Purge ----
 
     def purge(self, transaction, tables):
-        """Deletes what is expired and nobody uses; returns how many of each table."""
+        """Deletes the expired versions that no other transaction uses; returns their number by table."""
         counts = {}
         for table in tables:
             for locked in [table] + [c for c in table.children if c.on_delete == 'cascade']:

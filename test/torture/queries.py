@@ -1,26 +1,30 @@
 #!/usr/bin/python3
-"""Checks that queries answer as if expired documents were not there.
-
-The same random statements run twice: over collections that have expired rows on
-disk, and over plain tables that hold the live rows only (query_world.py).  What
-they return, how many rows they touch, what is in the tables afterwards, or the
-SQLSTATE of the error must be the same.  And no row, message or error of the former may
-have the mark of an expired document, which functions of a user also look for
-(query_spies.py).  query_cases.py, query_attacks.py and query_grammar.py make the
-statements.  Each case runs in a transaction that is rolled back, so any of them can be
-run by itself: --seed and --case give the same one again.
-
-A difference is shrunk to something simpler (query_choices.py) and shown with its
-settings, both answers and the plan; of more differences in the same kind of case, only
-the number is shown.  So that "no difference" says something, the
-program also counts what it has met, and fails if a kind of scan was not among it,
-if no query called some function of ttl_docs, if many queries were no valid SQL, or if few
-rows are expired.
+"""Checks that queries return the same results as if expired documents did not exist.
 
 	queries.py [--seed N] [--cases N] [--seconds N] [--case N]
 
-connects as a superuser by the environment, to a database with ttl_docs in which
-the schemas ttl and plain are its own, on a server where nothing is purged.
+The program runs the same random statements twice: over collections with expired rows on
+disk, and over plain tables that hold only the live rows (query_world.py).  It compares the
+returned rows, the row counts, the contents of the tables afterwards, and the SQLSTATEs of
+errors.  Expired documents carry a mark.  No row, message or error from the collections may
+contain the mark.  Functions of a user look for the mark, too (query_spies.py).
+
+query_cases.py, query_attacks.py and query_grammar.py make the statements.  Each case runs
+in a transaction that is rolled back, so every case can run alone: --seed and --case
+reproduce it.
+
+When the program finds a difference, it simplifies the case (query_choices.py), and prints
+the settings, both answers and the plan.  For further differences in the same kind of case
+it prints only the case number.
+
+"No difference" means little if the cases test little.  So the program also fails
+- if a kind of scan never occurred in a plan,
+- if no query called some function of ttl_docs,
+- if too many queries were invalid SQL, or
+- if too few rows are expired.
+
+The program connects by the environment variables of libpq as a superuser, to a database with
+ttl_docs.  It owns the schemas ttl and plain.  The purge must be off.
 """
 import argparse
 import collections
@@ -45,9 +49,9 @@ ROWS = 200
 CLOCKS = (5, -3, 0)         # days
 TIME_LIMIT = 1000           # of a statement, in milliseconds
 TIMEOUT = '57014'
-# SQLSTATE of what the grammar may run into; anything else is a mistake in it.
+# SQLSTATEs that valid queries of the grammar may cause; any other one is a bug of the grammar.
 EXPECTED_ERRORS = {'23505', '23503', '23514', '23P01', '21000', '42501', '40001', '24000'}
-# SQLSTATE of what is no valid SQL.
+# SQLSTATEs of invalid SQL.
 NOT_RUN = {'42601', '42883', '42804', '42703', '42P01', '42846', '42725', '42P18'}
 SCANS = {'Seq Scan', 'Sample Scan', 'Index Scan', 'Index Only Scan', 'Bitmap Heap Scan', 'Tid Scan',
          'Tid Range Scan', 'Parallel Seq Scan', 'Parallel Index Scan', 'Parallel Index Only Scan',
@@ -57,7 +61,7 @@ SHOWN_TEXT = 300
 
 
 class Messages:
-    """What a session is told: keeps what has the mark of an expired document."""
+    """The messages of a session; keeps those that contain the mark of an expired document."""
 
     def __init__(self):
         self.marked = []
@@ -68,7 +72,7 @@ class Messages:
 
 
 class Side:
-    """One of the two schemas: a session that runs cases, and one that gets in its way."""
+    """One of the two schemas, with a session that runs cases and another session that blocks it."""
 
     def __init__(self, schema, clock_offset):
         options = (f'-c search_path={schema} -c ttl_docs.clock_offset={clock_offset}'
@@ -84,7 +88,7 @@ class Side:
         self.other.close()
 
     def run(self, case):
-        """The outcomes of the steps, up to the first error; and what had the mark."""
+        """Returns the outcomes of the steps up to the first error, and the texts with the mark."""
         self.messages.marked.clear()
         self.begin(case)
         try:
@@ -107,7 +111,7 @@ class Side:
             self.cursor.execute('DEALLOCATE ALL')
 
     def roll_back(self):
-        """Ends the transaction, if there is one.  On a busy machine, that can take too long, too."""
+        """Ends the transaction, if there is one.  Retries, because ROLLBACK can hit the time limit, too."""
         while True:
             try:
                 self.cursor.execute('ROLLBACK')
@@ -140,7 +144,10 @@ class Side:
     # ---- Two sessions ----
 
     def meet(self, case):
-        """Runs the steps while the other session has rows of busy in its hands, until the first waits."""
+        """Runs the steps while the other session has changed rows of "busy".
+
+        The other session commits when the first step waits for it.
+        """
         other = self.other.cursor()
         other.execute('BEGIN')
         self.end_rows(other, case.ended)
@@ -158,7 +165,7 @@ class Side:
         return outcomes + self.restore(other)
 
     def end_rows(self, other, ids):
-        """Writes them long ago, so that they are expired; of the plain table they are deleted."""
+        """Makes these rows expire by writing them in the past; in the plain table, deletes them."""
         if self.schema == 'plain':
             other.execute('DELETE FROM busy WHERE id = ANY (%s)', (ids,))
         else:
@@ -171,12 +178,12 @@ class Side:
         return other.fetchone()[0]
 
     def remember(self):
-        """What restore() brings back."""
+        """Saves the rows of "busy" for restore()."""
         self.cursor.execute(f"SELECT {', '.join(COLUMNS)} FROM busy")
         self.content = self.cursor.fetchall()
 
     def restore(self, other):
-        """Writes busy anew, also over what was ended.  Returns an outcome if that fails."""
+        """Restores the rows of "busy", also those that end_rows() ended.  Returns an outcome if that fails."""
         try:
             other.execute('BEGIN; DELETE FROM busy')
             psycopg2.extras.execute_values(other, f"INSERT INTO busy ({', '.join(COLUMNS)}) VALUES %s",
@@ -185,12 +192,12 @@ class Side:
             return []
         except psycopg2.Error as error:
             other.execute('ROLLBACK')
-            return [('error', error.pgcode, f'while the rows were written anew: {error}')]
+            return [('error', error.pgcode, f'while restoring the rows: {error}')]
 
-    # ---- What only the reports want ----
+    # ---- For reports ----
 
     def explain(self, case, form='COSTS OFF'):
-        """The plan of the last step that has one, or None."""
+        """Returns the plan of the last step that has one, or None."""
         steps = [number for number, step in enumerate(case.steps) if step.explain]
         if not steps:
             return None
@@ -208,13 +215,13 @@ class Side:
 def connect(options):
     connection = psycopg2.connect('', options=options)
     connection.autocommit = True
-    # As text: dictionaries have no order, and take time.
+    # Leave jsonb as text: dictionaries cannot be sorted, and parsing takes time.
     psycopg2.extras.register_default_jsonb(connection, loads=lambda text: text)
     return connection
 
 
 class Checker:
-    """Runs cases, compares, and keeps count."""
+    """Runs cases, compares the outcomes, and counts."""
 
     def __init__(self, seed):
         self.seed = seed
@@ -268,7 +275,7 @@ class Checker:
         return AttackMaker(choices, self.world, self.version, self.switches, self.calls).case()
 
     def run(self, number):
-        """Runs the case of that number; false if there was a difference."""
+        """Runs the case with that number; returns false if there was a difference."""
         self.enter_world(number // CASES_OF_WORLD)
         if number % CASES_TO_TIDY == CASES_TO_TIDY - 1:
             self.tidy()
@@ -284,11 +291,11 @@ class Checker:
         if self.differences[case.kind] == 1:
             self.report(number, choices, case, outcomes)
         else:
-            print(f'\nDIFFERENCE in case {number}, of the kind {case.kind} again', flush=True)
+            print(f'\nDIFFERENCE in case {number}, again of the kind {case.kind}', flush=True)
         return False
 
     def run_both(self, case):
-        """The outcomes on both sides.  Where one takes too long, the other is not asked."""
+        """Returns the outcomes on both sides.  Skips the second side if the first took too long."""
         ttl, plain = self.sides
         outcome, self.marked = ttl.run(case)
         if case.alone or outcome[-1][1] == TIMEOUT:
@@ -296,7 +303,7 @@ class Checker:
         return [outcome, plain.run(case)[0]]
 
     def tidy(self):
-        """Takes away what was rolled back."""
+        """Vacuums, because every case leaves dead rows."""
         with self.admin.cursor() as cursor:
             for side in self.sides:
                 self.world.tidy(cursor, side.schema)
@@ -319,7 +326,7 @@ class Checker:
         if outcomes[-1][0] == 'error' and outcomes[-1][1] not in EXPECTED_ERRORS | {TIMEOUT}:
             self.errors['unexpected'] += 1
             if self.errors['unexpected'] <= 3:
-                print('unexpected:', outcomes[-1][2][:SHOWN_TEXT], '\n', case.steps[len(outcomes) - 1].sql)
+                print('unexpected error:', outcomes[-1][2][:SHOWN_TEXT], '\n', case.steps[len(outcomes) - 1].sql)
 
     def count_nodes(self, case):
         rows = self.sides[0].explain(case, 'FORMAT JSON, COSTS OFF')
@@ -336,20 +343,20 @@ class Checker:
 
     def summary(self, seconds):
         cases = sum(self.counts.values())
-        print(f'{cases} cases, {self.statements} statements on each side, {self.rows} rows compared, '
-              f'in {seconds:.0f} s; differences: {sum(self.differences.values())}')
+        print(f'{cases} cases, {self.statements} statements on each side, {self.rows} rows compared '
+              f'in {seconds:.0f} s; {sum(self.differences.values())} differences')
         for title, counter in (('cases', self.counts), ('errors', self.errors), ('plan nodes', self.nodes),
                                ('functions of ttl_docs', self.called), ('differences', self.differences)):
             listed = ', '.join(f'{name} {count}' for name, count in counter.most_common())
             print(f'{title}:', listed or 'none')
 
     def shortcomings(self):
-        """Reasons why finding nothing would say little."""
+        """Yields the reasons why "no difference" would mean little."""
         cases = sum(self.counts.values())
         if self.errors['unexpected'] * 200 > cases:
-            yield 'the grammar makes too many queries that fail'
+            yield 'too many queries of the grammar fail'
         if self.errors[TIMEOUT] * 2 > cases:
-            yield 'most of the queries were too slow'
+            yield 'most queries were too slow'
         missing = SCANS - self.nodes.keys()
         if missing and cases >= 1500:
             yield f"no plan had a {', '.join(sorted(missing))}"
@@ -360,7 +367,7 @@ class Checker:
     # ---- Differences ----
 
     def report(self, number, choices, case, outcomes):
-        print(f'\nDIFFERENCE in case {number}; again: queries.py --seed {self.seed} --case {number}')
+        print(f'\nDIFFERENCE in case {number}; to reproduce: queries.py --seed {self.seed} --case {number}')
         self.show(case, outcomes)
 
         def still_differs(made):
@@ -369,7 +376,7 @@ class Checker:
 
         made = shrink(choices.made, still_differs, 400)
         case = self.case(Choices(replay=made))
-        print(f'\nThe same, made simpler ({len(made)} of {len(choices.made)} choices):')
+        print(f'\nThe simplified case ({len(made)} of {len(choices.made)} choices):')
         self.show(case, self.run_both(case))
         for side in self.sides:
             plan = side.explain(case)
@@ -382,7 +389,7 @@ class Checker:
         settings = '; '.join(case.settings) or 'none'
         print(f'kind: {case.kind}; isolation: {case.isolation}; settings: {settings}')
         if case.ended is not None:
-            print(f'another session changes {case.changed}, and ends {case.ended}')
+            print(f'another session changes {case.changed} and makes {case.ended} expire')
         for number, step in enumerate(case.steps):
             pair = [outcome[number] if number < len(outcome) else None for outcome in outcomes]
             print(f'  {step.sql};', *step.data.splitlines(), sep='\n      ')
@@ -393,13 +400,13 @@ class Checker:
 
     def show_marked(self):
         if self.marked:
-            print(f'  {len(self.marked)} rows or messages have the mark of an expired document:')
+            print(f'  {len(self.marked)} rows or messages contain the mark of an expired document:')
         for text in self.marked[:SHOWN_ROWS]:
             print(f'        {text.strip()[:SHOWN_TEXT]}')
 
 
 def same(one, other):
-    """Are the outcomes the same?  A query that took too long on either side says nothing."""
+    """Are the outcomes the same?  A timeout on either side counts as the same."""
     for left, right in zip(one, other):
         if left is None or right is None:
             return left == right
@@ -407,7 +414,7 @@ def same(one, other):
             return True
         if left[:2] != right[:2] or (left[0] == 'rows' and left[2] != right[2]):
             return False
-        # Both failed alike; but not from inside.
+        # Both failed alike, but an internal error is always a difference.
         if left[0] == 'error' and left[1].startswith('XX'):
             return False
     return len(one) == len(other)
@@ -429,9 +436,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split('\n', maxsplit=1)[0])
     parser.add_argument('--seed', type=int, default=1)
     parser.add_argument('--cases', type=int, default=3000)
-    parser.add_argument('--seconds', type=float, default=float('inf'), help='stop after that time')
-    parser.add_argument('--case', type=int, help='only this one')
-    parser.add_argument('--differences', type=int, default=10, help='stop after so many')
+    parser.add_argument('--seconds', type=float, default=float('inf'), help='stop after this time')
+    parser.add_argument('--case', type=int, help='run only this case')
+    parser.add_argument('--differences', type=int, default=10, help='stop after this number of differences')
     arguments = parser.parse_args()
 
     checker = Checker(arguments.seed)

@@ -1,17 +1,17 @@
-"""Cases that put calls wherever SQL takes an expression, to get at expired documents.
+"""Cases that try to read expired documents with function calls wherever SQL allows an expression.
 
-They call functions and operators of ttl_docs, of the server and of a user (query_calls.py,
-query_spies.py), as query_guest, who may only read the collections, or as a superuser.
-The places are:
-- a condition of a scan, first or later, of a join, a group, an update, an upsert or a MERGE;
+The calls are to functions and operators of ttl_docs, of the server and of a user (query_calls.py,
+query_spies.py).  The caller is query_guest, who may only read the collections, or a superuser.
+The calls are in these places:
+- conditions of a scan (first or later), a join, a group, an update, an upsert or a MERGE;
 - ORDER BY, RETURNING and the columns of a query;
 - policies and views;
-- USING, DEFAULT and CHECK of an ALTER TABLE of a table that the guest owns.  A function
-  there runs queries, some of which look like those of the server that check a foreign key: the
-  server's own must count expired rows.
+- USING, DEFAULT and CHECK in an ALTER TABLE of a table that the guest owns.  The functions there
+  run queries.  Some of these imitate the server's own queries that validate a foreign key, which
+  must see expired rows.
 
-All of these give the same answer over plain tables.  Only the cases of command_case() have no
-counterpart; they must not show the mark of an expired document.
+Each case must give the same answer over plain tables.  The exception is command_case(): its cases
+have no counterpart in plain tables, and must only not show the mark of an expired document.
 """
 from query_cases import Case, CaseMaker, Step
 from query_grammar import Item, Scope
@@ -26,7 +26,7 @@ SPIED = Step('SELECT * FROM spied')
 
 
 class AttackMaker(CaseMaker):
-    """Makes those of CaseMaker, too."""
+    """Makes the cases of CaseMaker and those of this file."""
     sought = None       # the id of a document that may be expired, for checking_query()
 
     def reading(self):
@@ -40,7 +40,7 @@ class AttackMaker(CaseMaker):
     # ---- Calls in a query ----
 
     def any_scope(self, alias='t', but=('aux',)):
-        """A table, and what an expression can read of it."""
+        """Returns a table, and a scope for expressions over it."""
         table = self.pick([table for table in self.world.readable if table.name not in but])
         return table, Scope([Item(alias, COLUMNS | SYSTEM_COLUMNS, ['id'], table)])
 
@@ -60,7 +60,7 @@ class AttackMaker(CaseMaker):
         return Case('', [Step(sql, explain=sql), SPIED])
 
     def in_where(self, table, scope):
-        """First, later, or as one of several that are enough."""
+        """Puts the call into WHERE, alone or with another condition before or after it."""
         call = self.condition(scope)
         conditions = self.pick([[call], [call, self.simple_condition(scope)],
                                 [self.simple_condition(scope), call], [call, self.condition(scope)]])
@@ -110,7 +110,7 @@ class AttackMaker(CaseMaker):
                          Step(select, explain=select), SPIED])
 
     def text_query_case(self):
-        """Functions of the server that are given a query, or a table, to read."""
+        """Functions of the server that read a query or a table which is given as text."""
         table, scope = self.any_scope()
         query = f'SELECT t.doc FROM {table.name} AS t WHERE {self.condition(scope)}'
         sql = self.pick([
@@ -120,12 +120,12 @@ class AttackMaker(CaseMaker):
             f"SELECT strpos(table_to_xml('{table.name}', true, true, '')::text, 'mark-of')"])
         return Case('', [Step(sql), SPIED])
 
-    # ---- Calls in what writes ----
+    # ---- Calls in writes ----
 
     def call_write_case(self):
         table = self.pick(self.world.writable)
         scope = Scope([Item('t', COLUMNS | SYSTEM_COLUMNS, ['id'], table)])
-        new = Scope([Item('t', COLUMNS, ['id'], table)])        # the new row has other stamps
+        new = Scope([Item('t', COLUMNS, ['id'], table)])        # a new row has a different _ts on each side
         returning = f' RETURNING t.id, {self.value(new)} AS x'
         source = f"(VALUES ('{self.id_of(table)}', 1), ('{self.id_of(table)}x', 2)) AS s (id, n)"
         sql = self.pick([
@@ -141,8 +141,8 @@ class AttackMaker(CaseMaker):
     # ---- Policies ----
 
     def policy_case(self):
-        """The owner's policy calls something; the guest reads."""
-        # s_refers() reads own: in a policy of it, it would call itself.
+        """The owner's policy has a call, and the guest reads the table."""
+        # s_refers() reads "own", so in a policy of "own" it would call itself.
         table, scope = self.any_scope('t', ('aux', 'own'))
         column = Scope([Item(table.name, COLUMNS | SYSTEM_COLUMNS, ['id'], table)])
         select = f'SELECT t.id, t.doc FROM {table.name} AS t'
@@ -153,7 +153,7 @@ class AttackMaker(CaseMaker):
                          Step(f'SET LOCAL ROLE {GUEST}'), Step(select, explain=select), SPIED], AS_ADMIN)
 
     def own_policy_case(self):
-        """The guest has a table whose policy reads a collection."""
+        """The guest reads its own table, whose policy reads a collection."""
         table, scope = self.any_scope()
         names = ', '.join(f't.{name}' for name in COLUMNS)
         exists = f'EXISTS (SELECT FROM {table.name} AS t WHERE t.id = t_new.id AND {self.condition(scope)})'
@@ -165,7 +165,7 @@ class AttackMaker(CaseMaker):
     # ---- ALTER TABLE ----
 
     def alter_case(self):
-        """Expressions that read collections change a table that the guest owns."""
+        """ALTER TABLE of a table that the guest owns evaluates expressions that read collections."""
         form = self.weighted([(4, self.using), (4, self.default), (3, self.check), (2, self.nested),
                               (2, self.folded), (2, self.action), (1, self.stored_call)])
         commands = form()
@@ -179,7 +179,7 @@ class AttackMaker(CaseMaker):
         return self.pick(['f_new()', "coalesce(f_new(), 'red')", "CASE WHEN n > 1 THEN f_new() ELSE 'red' END"])
 
     def new_key(self, columns):
-        """Something to check, so that the server reads the table anew."""
+        """Returns a new constraint, for which the server scans the table again."""
         column = self.pick(columns)
         return self.pick([f'ADD FOREIGN KEY ({column}) REFERENCES my_pk', 'ADD CHECK (n > 0)'])
 
@@ -202,14 +202,14 @@ class AttackMaker(CaseMaker):
              'ALTER TABLE my_parts ATTACH PARTITION mine FOR VALUES IN (1, 2, 3)']])
 
     def nested(self):
-        """ALTER TABLE runs a function that runs another ALTER TABLE, and reads before and after that."""
+        """ALTER TABLE runs a function that reads, runs another ALTER TABLE, and reads again."""
         inner = self.pick(['ALTER x TYPE text USING f_new()', 'ALTER x SET NOT NULL'])
         return ['CREATE FUNCTION f_outer() RETURNS text LANGUAGE plpgsql AS $outer$ BEGIN'
                 f' PERFORM f_new(); ALTER TABLE my_other {inner}; RETURN f_new(); END $outer$',
                 'ALTER TABLE mine ALTER x TYPE text USING f_outer()']
 
     def action(self):
-        """The server runs the function itself, in the action of a foreign key."""
+        """The server runs the function in the action of a foreign key."""
         action = self.pick(['SET DEFAULT', 'CASCADE', 'SET NULL'])
         piece = self.pick([
             ['ALTER TABLE my_fk ALTER k SET DEFAULT f_new()'],
@@ -236,9 +236,10 @@ class AttackMaker(CaseMaker):
                 'REFRESH MATERIALIZED VIEW m_new', 'SELECT * FROM m_new']
 
     def new_function(self, volatilities, keeps_path):
-        """A function that gives a text, from a query over collections.
+        """Creates a function that returns a text from a query over collections.
 
-        Indexes and materialized views may be made with a search_path that is not the caller's.
+        keeps_path is for functions in indexes and materialized views, which the server may build with
+        another search_path than the caller's.
         """
         sql = self.weighted([(6, self.checking_query), (2, self.parent_query), (3, self.one_value),
                              (2, self.spied_value)])()
@@ -272,7 +273,7 @@ class AttackMaker(CaseMaker):
         return f"SELECT '1'::text FROM ONLY {table.name} x WHERE {condition}{lock}"
 
     def one_value(self):
-        """A query of the grammar, of which the largest row counts."""
+        """Returns a query for the largest value of a random query."""
         self.cast = True
         sql = self.query(['text'], 2)
         self.cast = False
@@ -285,7 +286,7 @@ class AttackMaker(CaseMaker):
     # ---- Commands ----
 
     def command_case(self):
-        """Functions that change something are called in queries, and afterwards a table is read."""
+        """Queries call functions that change something; afterwards a query reads a table."""
         table = self.pick(self.world.readable)
         commands = [self.command(table, True) for _ in range(self.below(3))] + [self.command(table, False)]
         steps = [Step(command) for command in commands]
@@ -294,7 +295,7 @@ class AttackMaker(CaseMaker):
         return Case('', steps + [SPIED], self.pick([AS_ADMIN, AS_GUEST]), alone=True)
 
     def command(self, table, goes_on):
-        """A query that calls one; or a block that does, and goes on if it fails."""
+        """Returns a query that calls such a function, or a block that calls it and catches its error."""
         call = self.pick(self.calls.commands)
         text = call.text(self.hostile_arguments(call))
         if call.is_procedure:

@@ -1,35 +1,36 @@
-"""Functions and operators that random queries call, as the catalogs list them.
+"""The functions and operators that random queries call, read from the catalogs.
 
 There are three sources:
 - ours: every function of the schemas ttl_docs and ttl_docs_internal;
 - spies: functions and operators of a user (query_spies.py);
-- core: those of pg_catalog that PUBLIC may call and whose types the tables have.
+- core: functions and operators of pg_catalog that PUBLIC may call, with types that the tables have.
 
-The answers of queries that call functions of ours are compared, with the exceptions listed
-below.  On both sides the function is given the same collection, of the schema ttl, so it
-has the same answer for a live row.  A new function takes part by itself.  The program fails if
-it does not know a type of its arguments, or if no query of a long run has called it (missing()).
+The program compares the answers of queries that call functions of ttl_docs, with the exceptions
+listed below.  On both sides it passes the same collection, of the schema ttl, so the function gives
+the same answer for a live row.  A new function of ttl_docs is included automatically.  The program
+fails if it does not know the type of an argument, or if no query of a long run has called the
+function (missing()).
 
-As everything in the grammar, a call must not fail for a live row.  So functions of pg_catalog are
-tried with some values beforehand, and those that fail for one are left out.
+Like every expression of the grammar, a call must not fail for a live row.  So the program first
+tries each function of pg_catalog with some values, and excludes those that fail.
 """
 import re
 from dataclasses import dataclass
 
 SCHEMAS = ('ttl_docs', 'ttl_docs_internal')
-# They change something, or only the owner may call them: queries with them have no
+# These change something, or only the owner may call them.  Queries that call them have no
 # counterpart in plain tables, but must not show an expired document.
 COMMANDS = {'create_collection', 'drop_collection', 'adopt', 'release', 'set_default_ttl', 'set_indexing',
             'preview', 'create_document', 'replace_document', 'upsert_document', 'patch_document',
             'delete_document', 'touch_document', 'pause_purge', 'resume_purge', 'set_purge_subscribed',
             'collection_stats'}
-# Not called, with the reason.
+# Functions that are not called, with the reason.
 EXCLUDED = {'write_document': 'a trigger function, which no query can call'}
-# Each side has another instant.  So it is only an argument, of tests that a moment does not matter to.
+# now() differs between the two sides.  So it is only an argument of tests for which a moment does not matter.
 INSTANT = 'now'
-# Fails for an expired row, so its arguments are those of a live one.
+# Fails for an expired row, so it is called with the arguments of a live row.
 FAILS_IF_EXPIRED = 'require_live'
-# Need a primary key of one column.
+# These need a primary key of one column.
 OF_ONE_KEY = {'read_document', 'documents'}
 
 # Kinds of the grammar by SQL type.
@@ -38,8 +39,8 @@ KINDS = {'boolean': 'bool', 'integer': 'int', 'bigint': 'int', 'text': 'text', '
 # The columns that have exactly that type.
 COLUMNS_OF_TYPE = {'integer': ('_ttl', 'a', 'b'), 'bigint': ('_slot',), 'text': ('id', 'c', 'ref'),
                    'jsonb': ('doc',), 'timestamp with time zone': ('_ts',)}
-# To a function of ours, an integer is a ttl.  With some seconds in it, a row that was written on the last
-# day would be live or expired depending on how long the test has been running.
+# Columns that are not passed to functions of ttl_docs, which take an integer as a ttl.  With a ttl of a few
+# seconds, a row written on the last day would be live or expired depending on how long the test has run.
 NOT_FOR_OURS = {'a', 'b', '_slot'}
 CONSTANTS = {
     'boolean': ('true', 'false', 'NULL::boolean'),
@@ -53,12 +54,13 @@ CONSTANTS = {
     'name': ("'doc'::name", "'_ts'::name", 'NULL::name'),
     'anyelement': ("'red'::text",),
 }
-# More values that columns can have, to find the functions of pg_catalog that fail for some.
+# Further column values, to find the functions of pg_catalog that fail for some value.
 TRIED = {'integer': ('0', '1', '19', '99', '200', '2635200'), 'bigint': ('-1', '1000000000'),
          'text': ("'Black'", "'ranged199'"),
          'jsonb': ("""'{"k": 7, "s": "red3", "o": {"x": 1}, "tags": ["red"], "p": "5", "ttl": null}'""",)}
 
-# What depends on the server or on what else is in the database, and to_char(), whose patterns can be wrong.
+# Excluded names: functions that depend on the server or on other objects of the database, and to_char(), which
+# fails for some patterns.
 NO_CORE = r'^(pg_|has_|to_|txid_|current_|lo_|inet_|binary_upgrade|.*_description|.*xml|format_type)'
 
 FUNCTIONS_SQL = r"""
@@ -70,7 +72,7 @@ OPERATORS_SQL = """
 SELECT oprnamespace::regnamespace::text, oprname,
        ARRAY[format_type(oprleft, NULL), format_type(oprright, NULL)], format_type(oprresult, NULL)
   FROM pg_operator WHERE oprnamespace = %s::regnamespace AND oprkind = 'b' AND oprcode <> 0 ORDER BY 2, 3"""
-# Runs queries, and returns those that do not fail.
+# A function that runs queries, and returns those that do not fail.
 TRY_SQL = """
 CREATE FUNCTION pg_temp.try(queries text[]) RETURNS SETOF text LANGUAGE plpgsql AS $$
 DECLARE q text;
@@ -94,7 +96,7 @@ class Call:
 
     @property
     def qualified(self):
-        # Those of a user are found by the search_path, on each side in its own schema.
+        # The search_path finds the functions of the user, on each side in its own schema.
         return self.name if self.schema in ('ttl', 'plain') else f'{self.schema}.{self.name}'
 
     def text(self, arguments):
@@ -105,7 +107,7 @@ class Call:
 
 
 class Calls:
-    """All that can be called, by source and by the kind of expression that it is."""
+    """All functions and operators to call, by source and by kind of result."""
 
     def __init__(self, connection):
         self.cursor = connection.cursor()
@@ -125,7 +127,7 @@ class Calls:
         return self.by_kind.get((source, kind), ())
 
     def functions(self, condition, all_known=False):
-        """The functions for which there are arguments.  Of ours, that must be all."""
+        """Returns the functions with known argument types.  With all_known, fails if there is another one."""
         self.cursor.execute(FUNCTIONS_SQL.format(condition))
         calls = []
         for schema, name, kind, is_set, types, result in self.cursor.fetchall():
@@ -134,8 +136,8 @@ class Calls:
             if kind in 'fp' and result != 'trigger' and set(types) <= CONSTANTS.keys() | {'regclass'}:
                 calls.append(Call(schema, name, types, result, is_set=is_set, is_procedure=kind == 'p'))
             elif all_known:
-                raise AssertionError(f"{schema}.{name}({', '.join(types)}): query_calls.py does not know how to"
-                                     ' call it; add its types there, or exclude it')
+                raise AssertionError(f"{schema}.{name}({', '.join(types)}): query_calls.py does not know the types"
+                                     ' of its arguments; add them to CONSTANTS, or the function to EXCLUDED')
         return calls
 
     def operators(self, schema):
@@ -143,7 +145,7 @@ class Calls:
         return [Call(*row, is_operator=True) for row in self.cursor.fetchall()]
 
     def core(self):
-        """Those of pg_catalog that always give the same answer, and fail for no value at hand."""
+        """Returns functions and operators of pg_catalog that are not volatile and do not fail for any tried value."""
         calls = self.functions(f"""p.pronamespace = 'pg_catalog'::regnamespace AND p.provolatile IN ('i', 's')
             AND NOT p.proretset AND p.provariadic = 0 AND p.pronargs BETWEEN 1 AND 3
             AND has_function_privilege('public', p.oid, 'execute') AND p.proname !~ '{NO_CORE}'""")
@@ -156,7 +158,7 @@ class Calls:
 
     @staticmethod
     def trial(call):
-        """A query that calls it with all combinations of values."""
+        """Returns a query that makes the call with all combinations of values."""
         columns = [f'x{number}.v' for number in range(len(call.types))]
         values = [', '.join(f'({value}::{kind})' for value in CONSTANTS[kind] + TRIED.get(kind, ()))
                   for kind in call.types]
@@ -165,7 +167,7 @@ class Calls:
 
     @staticmethod
     def called(sql):
-        """The names of the functions of ours in a statement."""
+        """Returns the names of the functions of ttl_docs in a statement."""
         return set(re.findall(r'\bttl_docs(?:_internal)?\.(\w+)\(', sql))
 
     def missing(self, called):
@@ -173,10 +175,10 @@ class Calls:
 
 
 class CallGrammar:
-    """Expressions that call something; a part of the grammar."""
+    """The part of the grammar that makes calls."""
 
     def call(self, kind, scope):
-        """A call of that kind, or None if nothing gives it."""
+        """Makes a call with a result of that kind, or returns None if there is none."""
         sources = [(weight, calls) for weight, source in ((6, 'ours'), (3, 'spies'), (2, 'core'))
                    if (calls := self.calls.of(source, kind))]
         if not sources:
@@ -197,7 +199,7 @@ class CallGrammar:
         return arguments
 
     def argument(self, kind, item, call):
-        """A column of an item of FROM, or a constant."""
+        """Chooses a column of an item of FROM, or a constant."""
         if kind == 'regclass':
             return self.collection(item, call.name in OF_ONE_KEY)
         names = [name for name in COLUMNS_OF_TYPE.get(kind, ()) if item and name in item.columns
@@ -205,7 +207,7 @@ class CallGrammar:
         columns = [f'{item.alias}.{name}' for name in names]
         if item and kind == 'anyelement':
             columns = [item.alias]          # the whole row
-        # Not to those of the server: it may be no valid pattern.
+        # Not for functions of the server: the text may be an invalid pattern.
         if item and kind == 'text' and 'doc' in item.columns and call.schema != 'pg_catalog':
             columns.append(f'{item.alias}.doc::text')
         if columns and not self.chance(40):
@@ -213,7 +215,7 @@ class CallGrammar:
         return self.pick(CONSTANTS[kind])
 
     def collection(self, item, has_one_key=False):
-        """A collection: the table itself where it is one, or another."""
+        """Chooses a collection: mostly the table of the item, if it is one, or any other."""
         names = [table.name for table in self.world.collections
                  if table.name != 'busy' and not (has_one_key and table.name == 'ranged')]
         here = getattr(item.base, 'name', None) if item else None
@@ -222,7 +224,7 @@ class CallGrammar:
         return f"'ttl.{self.pick(names)}'::regclass"
 
     def hostile_arguments(self, call):
-        """Arguments of a command, also those that it must refuse.  A query has a table t."""
+        """Chooses arguments of a command, also invalid ones.  In a query they can use columns of t."""
         pools = CONSTANTS | {
             'regclass': tuple(f"'ttl.{table.name}'::regclass" for table in self.world.readable)
             + ("'ttl.hashed_1'::regclass", 'NULL::regclass', '0::regclass'),

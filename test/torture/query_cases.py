@@ -1,9 +1,10 @@
-"""Random cases: a transaction of some statements, under some settings of the planner.
+"""Random cases: a transaction with some statements, under random planner settings.
 
-A case reads by one of many ways (as it is, prepared, by a cursor, through views and
-functions, COPY, ...), or writes and then looks at what it has written; or two sessions
-meet at a row.  It is rolled back.  Writes have one right result, too: a row gets its new
-values from one row at most, and where rows can clash, they come in a fixed order.
+There are three sorts of cases.  A case reads in one of many ways (plain, prepared, by a cursor,
+through views and functions, COPY, ...).  Or it writes, and then reads the written tables.  Or
+two sessions compete for a row.  The transaction is rolled back.  Writes have one correct result,
+too: a row gets its new values from at most one row, and rows that may conflict come in a fixed
+order.
 """
 import json
 from dataclasses import dataclass, field
@@ -20,7 +21,7 @@ class Step:
     sql: str
     kind: str = 'query'         # or copy_out, copy_in
     data: str = ''
-    explain: str = ''           # what to EXPLAIN of it
+    explain: str = ''           # the statement for EXPLAIN, if any
 
 
 @dataclass
@@ -28,11 +29,11 @@ class Case:
     kind: str
     steps: list
     settings: list = field(default_factory=list)
-    # Of a case with two sessions: rows that the other one changes, and ends.
+    # For a case with two sessions: rows that the other session changes, and rows that it makes expire.
     changed: list = None
     ended: list = None
     isolation: str = 'READ COMMITTED'
-    # There is nothing to compare with: it must not show the mark of an expired document.
+    # Not run on plain tables, only checked for the mark of an expired document.
     alone: bool = False
 
 
@@ -55,7 +56,7 @@ class CaseMaker(Grammar):
         return case
 
     def role(self, reads):
-        """Who asks: the superuser, or one of those without rights."""
+        """Chooses the role: the superuser, or a role with fewer privileges."""
         name = self.weighted([(9, None), (1, 'query_reader'), (3 if reads else 0, GUEST)])
         return [f'role = {name}'] if name else []
 
@@ -86,7 +87,7 @@ class CaseMaker(Grammar):
             settings += [self.pick(['random_page_cost = 0.1', 'seq_page_cost = 100', 'cpu_tuple_cost = 10']),
                          self.pick(['work_mem = 64', 'join_collapse_limit = 1', 'geqo_threshold = 2',
                                     'from_collapse_limit = 1', 'constraint_exclusion = on'])]
-        if self.below(300) == 299:      # it takes its time
+        if self.below(300) == 299:      # rarely, because JIT is slow
             settings += ['jit = on', 'jit_above_cost = 0', 'jit_inline_above_cost = 0',
                          'jit_optimize_above_cost = 0']
         if self.chance(30):
@@ -101,12 +102,12 @@ class CaseMaker(Grammar):
                 f'{force} = {self.pick(["off", "off", "on"])}']
 
     def scan_settings(self):
-        """Leaves the planner one kind of scan where it can be had."""
+        """Leaves the planner one kind of scan, where that is possible."""
         if not self.chance(50):
             return []
         wanted = self.pick(['bitmapscan', 'indexscan', 'indexonlyscan', 'tidscan'])
         unwanted = ['seqscan', 'indexscan', 'indexonlyscan', 'bitmapscan', 'tidscan']
-        # Index-only scans are index scans to the planner.
+        # enable_indexscan = off disables index-only scans, too.
         keep = {wanted, 'indexscan'} if wanted == 'indexonlyscan' else {wanted}
         return [f'enable_{name} = off' for name in unwanted if name not in keep]
 
@@ -117,7 +118,7 @@ class CaseMaker(Grammar):
                 for _ in range(1 + self.below(4))]
 
     def any_query(self):
-        """A query and the types of its columns."""
+        """Returns a query and the types of its columns."""
         kinds = self.kinds()
         return self.query(kinds, 1 + self.below(3)), kinds
 
@@ -126,7 +127,7 @@ class CaseMaker(Grammar):
         return Case('', [Step(sql, explain=sql)])
 
     def scan_case(self):
-        """One table and little else: the leaves of plans, one kind at a time."""
+        """Reads one table with a simple query, to test each kind of scan."""
         form = self.weighted([(4, self.any_scan), (3, self.covered_scan), (3, self.place_scan),
                               (2, self.bitmap_scan)])
         sql, settings = form()
@@ -135,7 +136,7 @@ class CaseMaker(Grammar):
         return Case('', [Step(sql, explain=sql)], settings)
 
     def any_scan(self):
-        """Few columns, which some index may have, under any conditions."""
+        """Reads few columns, which an index may contain, with any conditions."""
         table = self.pick(self.world.readable)
         scope = Scope([Item('t', self.readable_columns(table), ['id'], True)])
         columns = self.pick(['t.b', 'count(*)', 't.a', 't.a, t.id', 't.ref', 'max(t.a), min(t.b)',
@@ -148,7 +149,7 @@ class CaseMaker(Grammar):
         return f'SELECT {columns} FROM {table.name} AS t{where}{group}', self.scan_settings()
 
     def covered_scan(self):
-        """What an index has with _ts and _ttl, so that it is all that is read."""
+        """Reads columns of an index that includes _ts and _ttl, for an index-only scan."""
         table, column, more = self.pick([('docs', 'b', 'b'), ('floors', 'a', 'a, b'),
                                          ('hashed', 'a', 'a, id'), ('child', 'ref', 'ref')])
         columns = self.pick([more, f'count({column})', f'max({column}), min({column})', f'{column}, _ttl'])
@@ -157,13 +158,13 @@ class CaseMaker(Grammar):
                 ['enable_seqscan = off', 'enable_bitmapscan = off'])
 
     def place_scan(self):
-        """All rows, by their places."""
+        """Reads all rows by ctid."""
         sql, [item] = self.ctid_item(self.pick(self.world.readable))
         condition = self.pick(['', f' WHERE {self.simple_condition(Scope([item]))}'])
         return f'SELECT {item.alias}.id, {item.alias}.a FROM {sql}{condition}', []
 
     def bitmap_scan(self):
-        """Rows by conditions that btree, GIN and BRIN can serve, alone and together."""
+        """Reads rows with conditions for btree, GIN and BRIN indexes, alone and combined."""
         table = self.pick(['docs', 'own', 'hashed', 'ranged', 'lazy', 'floors', 'big'])
         conditions = [self.pick([f't.a < {self.number(20)}', f't.b > {self.number(60)}',
                                  f't.c = {self.colour()}',
@@ -174,7 +175,7 @@ class CaseMaker(Grammar):
                 ['enable_seqscan = off', 'enable_indexscan = off', 'enable_indexonlyscan = off'])
 
     def lock_case(self):
-        """Rows of tables, locked; alone, joined, or in a WITH query."""
+        """Locks rows of a table, alone, joined, or in a WITH query."""
         sql = self.locking_query(self.pick(self.world.readable).name)
         if self.chance(30):
             return Case('', [Step(f'WITH w AS ({sql}) SELECT count(*), max(id), sum(a) FROM w', explain=sql)])
@@ -221,7 +222,7 @@ class CaseMaker(Grammar):
         return Case('', [Step(f'CREATE VIEW v_new{barrier} AS {sql}'), Step(select, explain=select)])
 
     def function_case(self):
-        """A function of SQL or PL/pgSQL that returns the rows."""
+        """Reads through a function in SQL or PL/pgSQL."""
         self.cast = True
         sql, kinds = self.any_query()
         self.cast = False
@@ -238,7 +239,7 @@ class CaseMaker(Grammar):
         return Case('', [Step(head + body), Step(call, explain=call)])
 
     def stored_case(self):
-        """What a query gives is stored, and read from there."""
+        """Stores the result of a query, and reads the stored rows."""
         self.cast = True
         sql, _ = self.any_query()
         self.cast = False
@@ -248,7 +249,7 @@ class CaseMaker(Grammar):
             [f'CREATE TEMP TABLE t_new AS {sql}', f'INSERT INTO t_new {sql}', 'SELECT * FROM t_new'],
             ['REFRESH MATERIALIZED VIEW m_view', 'SELECT * FROM m_view']])
         case = Case('', [Step(step) for step in steps])
-        case.settings.append('role = none')     # the owner alone may refresh
+        case.settings.append('role = none')     # only the owner may refresh a materialized view
         return case
 
     def copy_out_case(self):
@@ -265,7 +266,7 @@ class CaseMaker(Grammar):
         return self.pick(self.world.writable)
 
     def look(self, *tables):
-        """What is in tables, and in those that are bound to them."""
+        """Reads tables, and those that a foreign key connects with them."""
         names = {table.name for table in tables}
         if names & set(FAMILY):
             names |= set(FAMILY)
@@ -287,18 +288,18 @@ class CaseMaker(Grammar):
         return f' WHERE {self.bool_expr(scope, 2)}' if self.chance(85) else ''
 
     def id_of(self, table):
-        """An id that is live, expired, or was never there."""
+        """Chooses an id that is live, expired, or was never used."""
         return f'{table.name}{self.below(len(table.rows) + 20)}'
 
     def document(self):
-        """A document that does not expire meanwhile."""
+        """Makes a document that does not expire during the test."""
         document = {'k': self.below(50), 's': self.pick(COLOURS)}
         if self.chance(40):
             document['ttl'] = self.pick([-1, 500000, None])
         return f"'{json.dumps(document)}'::jsonb"
 
     def assignments(self, table, scope):
-        """SET for any number of rows."""
+        """Makes a SET list that can be applied to any number of rows."""
         forms = [lambda: f'b = ({self.int_expr(scope, 1)}) % 100',
                  lambda: f'a = {self.below(40)}',
                  lambda: f'c = {self.text_expr(scope, 1)}',
@@ -315,7 +316,10 @@ class CaseMaker(Grammar):
         return ', '.join(chosen.values())
 
     def update_sql(self, table):
-        """With or without other tables; those give at most one row for each."""
+        """Makes an UPDATE, with or without other tables.
+
+        Another table either gives at most one row for each updated row, or is not used in SET.
+        """
         form = self.weighted([(5, 'alone'), (3, 'from'), (2, 'any')])
         if form == 'from':
             other = Item('s', COLUMNS, ['id'], True)
@@ -360,14 +364,14 @@ class CaseMaker(Grammar):
         return Case('', [Step(f'PREPARE p AS {sql}'), Step('EXECUTE p', explain=sql)] + self.look(table))
 
     def move_case(self):
-        """One row takes an id or a u that is free, expired, or taken."""
+        """Updates one row to an id or a u that is unused, expired, or taken."""
         table = self.target()
         to = self.pick([f"id = '{self.id_of(table)}'", f'u = {self.below(len(table.rows) + 20)}'])
         sql = f"UPDATE {table.name} AS t SET {to} WHERE t.id = '{self.id_of(table)}' RETURNING t.id, t.u, t.a"
         return self.writing(sql, table)
 
     def values(self, table):
-        """Rows to insert, as VALUES.  Of child, some refer to nobody."""
+        """Makes VALUES to insert.  Some rows of "child" have no parent."""
         ref = lambda: f"'parent{self.below(len(table.rows) + 20)}'" if self.chance(50) else 'NULL'
         u = lambda: str(self.below(len(table.rows) + 20)) if self.chance(30) else 'NULL'
         rows = [f"('{self.id_of(table)}', {self.document()}, {self.below(30)}, {self.below(100)},"
@@ -389,7 +393,10 @@ class CaseMaker(Grammar):
         return self.writing(sql + self.returning(self.target_scope()), table)
 
     def insert_select_case(self):
-        """New ids; or those that others refer to, where each is one row and clashes are provided for."""
+        """Inserts the result of a query.
+
+        Either all ids are new, or they are values of ref, each one once and with an ON CONFLICT clause.
+        """
         table, source = self.target(), self.pick(self.world.readable)
         scope = Scope([Item('s', COLUMNS, ['id'], True)])
         b = f'({self.int_expr(scope, 2)}) % 100'
@@ -444,7 +451,7 @@ class CaseMaker(Grammar):
         return clauses
 
     def chain_case(self):
-        """WITH queries that write to two tables, and a query that reads what they return, and the tables."""
+        """WITH queries write to two tables, and a query reads their results and the tables."""
         first = self.target()
         second = self.pick([table for table in self.world.writable if table.name != first.name
                             and not {table.name, first.name} <= set(FAMILY)])
@@ -465,7 +472,7 @@ class CaseMaker(Grammar):
         table = self.target()
         rows = [f'{self.id_of(table)}\t{{"k": {self.below(50)}}}\t{self.below(30)}\n'
                 for _ in range(1 + self.below(5))]
-        # Where there are policies it is refused.
+        # As the owner: COPY FROM is not allowed where policies apply.
         return Case('', [Step(f'COPY {table.name} (id, doc, a) FROM STDIN', 'copy_in', ''.join(rows))]
                     + self.look(table), ['role = none'])
 
@@ -490,7 +497,7 @@ class CaseMaker(Grammar):
         return self.writing(sql, self.world.table(table))
 
     def function_write_case(self):
-        """A function that writes and reads what it has written, row by row."""
+        """A function writes, and then reads the table row by row."""
         table = self.target()
         sql, _ = self.pick([self.update_sql, self.delete_sql])(table)
         body = (f'DECLARE r record; n int := 0; BEGIN {sql}; GET DIAGNOSTICS n = ROW_COUNT;'
@@ -501,14 +508,14 @@ class CaseMaker(Grammar):
     # ---- Two sessions ----
 
     def meeting_case(self):
-        """Another session changes rows, and ends some; this one waits for it, and looks again."""
+        """Another session changes rows and makes some expire; this session waits, and rechecks the rows."""
         busy = self.world.table('busy')
         live = [row.values['id'] for row in busy.rows if not row.dead]
         ended = sorted({self.pick(live) for _ in range(1 + self.below(5))})
         changed = sorted({self.pick(live) for _ in range(self.below(5))} - set(ended))
         self.system_columns = False
         scope = self.target_scope()
-        # KEY SHARE waits for a delete, but not for the update that ends a document.
+        # No KEY SHARE: it waits for the delete in the plain table, but not for the update of the collection.
         forms = [lambda: self.locking_query('busy', ('UPDATE', 'NO KEY UPDATE', 'SHARE')),
                  lambda: self.update_sql(busy)[0] + self.returning(scope),
                  lambda: self.delete_sql(busy)[0] + self.returning(scope)]

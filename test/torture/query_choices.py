@@ -1,9 +1,9 @@
-"""Random choices that can be repeated, and made simpler.
+"""Random choices that can be replayed and simplified.
 
-Everything random is a choice of one of several things, of which the first is the
-simplest.  A generator that is given the choices of another run makes the same thing
-again; and one that is given some of them as 0, or fewer of them, makes something
-simpler.  So what has failed is shrunk without knowing what it is.
+Every random decision is a choice from a list whose first item is the simplest.  A
+generator that replays the choices of another run makes the same case again.  If some of
+the choices are replaced by 0 or left out, it makes a simpler case.  So a failing case can
+be shrunk without any knowledge of its meaning.
 """
 import random
 
@@ -15,7 +15,7 @@ class Choices:
         self.made = []
 
     def below(self, count):
-        """A number from 0 to count - 1."""
+        """Chooses a number from 0 to count - 1."""
         if self.replay is None:
             number = self.random.randrange(count)
         else:
@@ -31,7 +31,7 @@ class Choices:
         return self.below(100) >= 100 - percent
 
     def weighted(self, options):
-        """One of [(weight, thing), ...]."""
+        """Chooses a thing from [(weight, thing), ...]."""
         number = self.below(sum(weight for weight, _ in options))
         for weight, thing in options:
             number -= weight
@@ -41,7 +41,7 @@ class Choices:
 
 
 def shrink(made, still_fails, tries):
-    """The simplest list of choices that was found, by up to so many calls of still_fails(choices)."""
+    """Returns the simplest failing list of choices found; calls still_fails(choices) at most "tries" times."""
     best = list(made)
     progress = True
     while progress and tries > 0:
@@ -57,7 +57,7 @@ def shrink(made, still_fails, tries):
 
 
 def simpler(made):
-    """Lists like this one, with parts left out or set to 0; large parts first."""
+    """Yields simpler lists, with a part left out or set to 0; large parts first."""
     size = len(made)
     while size > 0:
         for start in range(0, len(made), size):

@@ -1,14 +1,14 @@
 """Random SELECTs over the relations of a world.
 
-The grammar knows the types of columns (int, text, json, time), so that what it makes
-is valid; and it makes only what has one right answer, whatever the plan:
-- LIMIT, DISTINCT ON, window functions and aggregates that depend on an order get
-  one that leaves no choice;
-- no floating point, whose sums depend on the order of rows;
-- no expression that can fail for a live row.  Some fail for expired ones, see
-  query_world.py.
-Any expression can be a call of a function or operator (query_calls.py).
-The first alternative of each choice is the simplest (query_choices.py).
+The grammar knows the types of columns (int, text, json, time), so its queries are valid.
+Each query has one correct answer, whatever the plan:
+- LIMIT, DISTINCT ON, and window functions and aggregates that depend on an order get a
+  total order.
+- There are no floating point numbers, whose sums depend on the order of rows.
+- No expression can fail for a live row.  Some fail for expired rows: see query_world.py.
+
+Any expression can be a call of a function or operator (query_calls.py).  The first
+alternative of each choice is the simplest (query_choices.py).
 """
 from query_calls import CallGrammar
 from query_world import COLOURS
@@ -19,7 +19,7 @@ COMPARISONS = ['=', '<', '>', '<=', '>=', '<>']
 
 
 class Item:
-    """A part of FROM: its alias, and what it gives."""
+    """An item of FROM: its alias, columns and key, and its table, if it is one."""
 
     def __init__(self, alias, columns, key, base=None):
         self.alias = alias
@@ -29,7 +29,7 @@ class Item:
 
 
 class Scope:
-    """What an expression can refer to: items of this query, of those around it, and WITH queries."""
+    """The names that an expression can use: items of this query and of outer queries, and WITH queries."""
 
     def __init__(self, items=(), outer=None, ctes=()):
         self.items = list(items)
@@ -41,11 +41,11 @@ class Scope:
                 for name, kind in item.columns.items() if kind == wanted]
 
     def inside(self):
-        """The same, for a sub-query of it."""
+        """Returns the scope of a sub-query."""
         return Scope((), self, self.ctes)
 
     def alone(self):
-        """The same without what is around it: an aggregate of that would belong there."""
+        """Returns this scope without outer queries, because an aggregate over them would belong to them."""
         return Scope(self.items, None, self.ctes)
 
     def key(self):
@@ -59,9 +59,9 @@ class Grammar(CallGrammar):
         self.world = world
         self.calls = calls          # functions and operators to call
         self.aliases = 0
-        self.parameters = None      # types of a prepared statement's, once there are some
-        self.cast = False           # give columns exactly the types of SQL_TYPES
-        self.system_columns = True  # may be read
+        self.parameters = None      # types of the parameters of a prepared statement, None outside of one
+        self.cast = False           # cast columns to exactly the types of SQL_TYPES
+        self.system_columns = True  # queries may read the system columns
 
     def alias(self, prefix='t'):
         self.aliases += 1
@@ -70,7 +70,7 @@ class Grammar(CallGrammar):
     # ---- Constants ----
 
     def parameter(self, kind, text):
-        """A constant, or a parameter in place of it."""
+        """Returns the constant, or a parameter in its place."""
         if self.parameters is None or not self.chance(60):
             return text
         self.parameters.append(kind)
@@ -96,7 +96,7 @@ class Grammar(CallGrammar):
                 'time': self.time_expr}[kind](scope, depth)
 
     def column(self, kind, scope):
-        """A column of that type, mostly of this query and sometimes of one around it."""
+        """Chooses a column of that type, mostly of this query and sometimes of an outer one."""
         while scope is not None:
             columns = scope.columns(kind)
             if columns and not (scope.outer is not None and self.chance(30)):
@@ -105,7 +105,7 @@ class Grammar(CallGrammar):
         return None
 
     def base_column(self, name, scope):
-        """That column of a table in FROM, if there is one."""
+        """Returns that column of a table in FROM, or None."""
         items = [item for item in scope.items if item.base and name in item.columns]
         return f'{self.pick(items).alias}.{name}' if items else None
 
@@ -139,7 +139,7 @@ class Grammar(CallGrammar):
         return self.number() if form == 'constant' or column is None else column
 
     def poisoned(self, scope):
-        """What fails for some expired rows."""
+        """Makes an expression that fails for some expired rows."""
         a, doc = self.base_column('a', scope), self.base_column('doc', scope)
         forms = ([f'(1000 / ({a} + 777))'] if a else []) + ([f"({doc} ->> 'p')::int"] if doc else [])
         return self.pick(forms) if forms else None
@@ -177,7 +177,7 @@ class Grammar(CallGrammar):
         return self.column('time', scope) or "'2001-01-01'::timestamptz"
 
     def scalar(self, kind, scope, depth):
-        """A sub-query of one row, mostly of an aggregate."""
+        """Makes a sub-query that returns one row, mostly with an aggregate."""
         if self.chance(25):
             return self.select([kind], depth, scope, limit=1)
         inside, where = self.from_where(depth, scope)
@@ -217,7 +217,7 @@ class Grammar(CallGrammar):
         return self.simple_condition(scope)
 
     def simple_condition(self, scope):
-        """One that an index may serve."""
+        """Makes a condition that an index may serve."""
         item = self.pick(scope.items) if scope.items else None
         if item is None or not item.base:
             return self.comparison(scope)
@@ -256,7 +256,7 @@ class Grammar(CallGrammar):
         return f'{self.int_expr(scope, 0)} {self.pick(COMPARISONS)} {self.number()}'
 
     def spied(self, item):
-        """A document goes through a domain or a cast of a user."""
+        """Makes a condition that passes the document to a domain or a cast of a user."""
         if 'doc' not in item.columns:
             return None
         return self.pick([f'({item.alias}.doc::spy_domain IS NOT NULL)', f"{item.alias}.doc::spy_enum = 'odd'"])
@@ -264,7 +264,7 @@ class Grammar(CallGrammar):
     # ---- FROM ----
 
     def from_where(self, depth, outer):
-        """FROM and WHERE of a query inside of another: the scope, and the text."""
+        """Makes FROM and WHERE of a query; returns its scope and the text."""
         sql, items = self.from_clause(depth, outer)
         scope = Scope(items, outer, outer.ctes if outer else ())
         if not self.chance(70):
@@ -295,7 +295,7 @@ class Grammar(CallGrammar):
         return f'{left} {kind} {right} ON {condition}', items + [item]
 
     def join_condition(self, items, item):
-        """An equality, of columns with many values where there are some."""
+        """Makes an equality, preferably of columns with many values."""
         likely = (('ref', 'id'), ('id', 'ref'), ('b', 'b'), ('u', 'u'), ('a', 'a'), ('id', 'id'))
         pairs = []
         for other in items:
@@ -310,7 +310,7 @@ class Grammar(CallGrammar):
         return f'{self.column(both[0], here)} = {self.column(both[0], there)}'
 
     def small_item(self, outer):
-        """One that may be joined with anything."""
+        """Makes an item with at most two rows, which can be joined with any other."""
         alias = self.alias('v')
         if self.chance(40):
             return (f'(SELECT max(x.a) AS n, max(x.id) AS s FROM {self.pick(self.world.readable).name} AS x)'
@@ -360,7 +360,10 @@ class Grammar(CallGrammar):
                 [Item(alias, self.readable_columns(relation), relation.key, base)])
 
     def ctid_item(self, table):
-        """All rows of a table, by their places; and those of a condition, where places are unique."""
+        """Makes an item that reads a table by ctid.
+
+        It reads all rows, or, if ctids are unique in the table, also those that match a condition.
+        """
         alias = self.alias()
         columns = self.readable_columns(table)
         names = ', '.join(f'x.{name}' for name in columns)
@@ -383,7 +386,7 @@ class Grammar(CallGrammar):
     # ---- SELECT ----
 
     def select(self, kinds, depth, outer, limit=None):
-        """A query with columns x1, x2, ... of these types.  A limit is the most rows it may give."""
+        """Makes a query with columns x1, x2, ... of these types.  limit is the maximum number of rows."""
         form = self.weighted([(10, self.plain), (3, self.distinct), (5, self.grouped), (3, self.windowed),
                               (3 if depth > 0 else 0, self.combined), (2, self.distinct_on)])
         sql = form(kinds, depth, outer)
@@ -401,7 +404,7 @@ class Grammar(CallGrammar):
         return f'{sql} ORDER BY {order}{direction} LIMIT {limit}{offset}'
 
     def output(self, expressions, kinds):
-        """The list of columns, with their names."""
+        """Makes the select list, with column names."""
         if self.cast:
             expressions = [f'({text})::{SQL_TYPES[kind]}' for text, kind in zip(expressions, kinds)]
         return ', '.join(f'{text} AS x{number + 1}' for number, text in enumerate(expressions))
@@ -439,7 +442,7 @@ class Grammar(CallGrammar):
         return f'SELECT {self.output(outputs, kinds)} {where}'
 
     def grouped(self, kinds, depth, outer):
-        """Aggregates, with or without groups.  Columns without an aggregate of their type are groups."""
+        """Makes a query with aggregates.  Columns without an aggregate are in GROUP BY."""
         scope, where = self.from_where(depth, outer)
         local = scope.alone()
         groups, outputs = [], []
@@ -486,7 +489,7 @@ class Grammar(CallGrammar):
     # ---- A whole query ----
 
     def query(self, kinds, depth):
-        """A query that may begin with WITH."""
+        """Makes a query that may begin with WITH."""
         ctes, texts, recursive = [], [], False
         while len(ctes) < 2 and self.chance(25):
             item, text, is_recursive = self.with_query(depth - 1, ctes)
@@ -510,7 +513,7 @@ class Grammar(CallGrammar):
         return Item(name, columns, []), f'{name} AS {materialized}({sql})', False
 
     def recursion(self, name):
-        """Follows ref from row to row."""
+        """Makes a recursive query that follows ref from row to row."""
         first, then = self.pick(self.world.readable), self.pick(self.world.readable)
         condition = self.pick(['x.id = y.ref', 'x.ref = y.id'])
         return (f'SELECT x.id, x.ref, 0 AS n FROM {first.name} AS x WHERE x.b < {self.number()} '

@@ -1,24 +1,24 @@
-"""Functions and operators of a user, which tell if they are shown an expired document.
+"""Spies: functions and operators of a user that report when they are called with an expired document.
 
-They belong to query_guest, who may only read the collections, and has tables of its own.
-Each expired document carries a mark, and three out of four have an a that no live row has
-(query_world.py).  A spy that is called with one of them raises a notice with the mark, or writes
-it to the table spied.  So whatever a query returns, and even if it fails, the program sees
-that an expired row got as far as the spy.
+The spies belong to the role query_guest, which may only read the collections, and has its own
+tables.  Each expired document carries a mark, and three out of four expired rows have a value
+in column a that no live row has (query_world.py).  A spy that is called with the mark or the
+value raises a notice with the mark, or writes the mark to the table "spied".  So the program
+detects that an expired row reached a spy, whatever the query returns, and even if it fails.
 
-Spies are functions in SQL and PL/pgSQL, of every volatility, cheap and expensive ones, operators, a
-domain, a cast, and an aggregate.  query_calls.py finds the operators, and the functions whose
-name begins with s_; the others are named in query_grammar.py and query_attacks.py.
+The spies are functions in SQL and PL/pgSQL of every volatility and of different costs, operators,
+a domain, a cast and an aggregate.  query_calls.py finds the operators, and the functions whose
+name begins with s_.  query_grammar.py and query_attacks.py name the others.
 
-No operator has a RESTRICT function.  Such a function may call the operator with values of
-pg_statistic, which also has values of expired documents, as the documentation says.
+No operator has a RESTRICT function.  A RESTRICT function may call the operator with values from
+pg_statistic, which contains values of expired documents.  The documentation says so.
 """
 MARK = 'mark-of-the-expired'
 POISON = -777
 GUEST = 'query_guest'
 COLOURS = ['red', 'green', 'blue', 'Black', 'white']
 
-# What a spy does about a text that has the mark.
+# The code with which a spy reports a text that contains the mark.
 TELL = f"IF strpos(%s, '{MARK}') > 0 THEN RAISE NOTICE 'shown: {MARK}'; END IF;"
 TELL_DOC, TELL_TEXT = TELL % '$1::text', TELL % '$1'
 RECORD_DOC = f"IF strpos($1::text, '{MARK}') > 0 THEN INSERT INTO {{schema}}.spied VALUES ($1::text); END IF;"

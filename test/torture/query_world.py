@@ -1,22 +1,22 @@
-"""The tables that the query checker asks, with and without expired rows.
+"""The tables that the query checker reads, with and without expired rows.
 
-A world has the same relations in two schemas.  In "ttl" they are collections, in
-which about half of the rows are expired and still on disk; in "plain" they are
-ordinary tables that hold the live rows only.  Which rows those are is worked out
-here, in days, from what was done to a collection and when: nothing of ttl_docs
-takes part in that.  A document expires at a half of a day, and everything happens
-on whole days, so that no machine is too slow.
+A world has the same relations in two schemas.  In "ttl" they are collections; about half
+of their rows are expired and still on disk.  In "plain" they are plain tables that hold
+only the live rows.  The program computes here which rows are live, from the history of
+each collection in days.  This does not use ttl_docs.  All writes happen a whole number of
+days ago, and every ttl is a whole number of days plus a half.  So the result does not depend
+on the speed of the machine.
 
-Every expired document carries a mark, which must not be seen anywhere.  Three out of four
-expired rows also carry poison, values that no live row has: a of -777 and a "p"
-that is no number.  An expression that meets them fails, so a test of the user's that
-is applied to an expired row before it is filtered out is found, too.
+Every expired document carries a mark, which must not appear anywhere.  Three out of four
+expired rows also carry poison, which no live row has: -777 in column a, and a "p" that is
+not a number.  Some expressions fail for these values.  So the program also detects a
+condition of the user that is evaluated for an expired row before the row is filtered out.
 
-The plain tables have columns _ts, _ttl and _slot as well, with the stamps of the same
-rows, so that indexes can be the same and queries can read them.
+The plain tables also have the columns _ts, _ttl and _slot, with the values of the same
+rows.  So indexes can be the same, and queries can read these columns.
 
-Three roles ask: a superuser; query_reader, who may do everything to the tables; and
-query_guest, who may read them, and owns the spies (query_spies.py).
+Three roles run queries: a superuser; query_reader, which has all privileges on the tables;
+and query_guest, which may only read them, and owns the spies (query_spies.py).
 """
 import json
 from dataclasses import dataclass, field
@@ -33,7 +33,7 @@ NO_DEFAULT = -1
 
 @dataclass
 class Relation:
-    """What a query can read: columns by type, and those that tell its rows apart."""
+    """A relation that a query can read: its columns with their types, and its key."""
     name: str
     columns: dict
     key: list
@@ -41,11 +41,11 @@ class Relation:
 
 @dataclass
 class Table(Relation):
-    """A table, and its story: DefaultTTLs in days, as [(day, default), ...]."""
+    """A table, and its story: changes of the DefaultTTL, as [(day, DefaultTTL in days), ...]."""
     ddl: list = field(default_factory=list)
     story: list = field(default_factory=list)
     indexing: str = 'consistent'
-    conflict: list = field(default_factory=list)    # what ON CONFLICT can name
+    conflict: list = field(default_factory=list)    # conflict targets for ON CONFLICT
     partitioned: bool = False
     rows: list = field(default_factory=list)
 
@@ -57,7 +57,7 @@ class Table(Relation):
 @dataclass
 class Row:
     values: dict
-    ttl: object                 # in days; None inherits
+    ttl: object                 # in days; None means that the row inherits
     written: int = 0
     dead: bool = False
     history: list = field(default_factory=list)     # (day, document) of each write
@@ -81,7 +81,7 @@ def hash_partitions(name, count):
 
 
 def describe_tables(choices):
-    """All tables of a world; choices varies the stories and some indexes."""
+    """Returns all tables of a world; choices varies the stories and some indexes."""
     day = choices.pick([3.5, 1.5, 5.5, 7.5])
     covering = choices.pick(['(b) INCLUDE (_ts, _ttl)', '(b, a) INCLUDE (id, _ts, _ttl)',
                              '(b, _ttl, _ts, id, a)'])
@@ -129,7 +129,7 @@ def describe_tables(choices):
                           'CREATE INDEX ON {name} (b)'],
               [(FIRST_DAY, choices.pick([3.5, 6.5]))]),
         table('aux', [PLAIN_DDL, 'CREATE INDEX ON {name} (a)'], []),
-        # For the cases with two sessions, which commit.
+        # For cases with two sessions, which commit.
         table('busy', [PLAIN_DDL, 'CREATE INDEX ON {name} (a)'], [(FIRST_DAY, 4.5)]),
     ]
 
@@ -146,7 +146,7 @@ VIEWS = [
 FUNCTIONS = [Relation(name, {'id': 'text', 'a': 'int', 'b': 'int', 'c': 'text'}, ['id'])
              for name in ('f_inlined', 'f_atomic', 'f_plpgsql')]
 
-# Functions name the schema: materialized views are made with another search_path.
+# The functions name the schema, because REFRESH MATERIALIZED VIEW may use another search_path.
 VIEWS_SQL = """
 CREATE VIEW v_plain AS SELECT id, a, b, c, doc FROM docs WHERE a > 3;
 CREATE VIEW v_barrier WITH (security_barrier) AS SELECT id, a, b, c FROM own WHERE b < 80;
@@ -170,12 +170,12 @@ CREATE FUNCTION f_max(int) RETURNS int LANGUAGE plpgsql STABLE PARALLEL SAFE
 
 
 class World:
-    """Makes the tables, and is what the grammar knows about them."""
+    """Creates the tables, and describes them for the grammar."""
 
     def __init__(self, choices, rows, base_day):
         self.tables = describe_tables(choices)
         self.choices = choices
-        self.base_day = base_day        # by how much the clock of the sessions is moved
+        self.base_day = base_day        # clock offset of the sessions, in days
         self.collections = [table for table in self.tables if table.is_collection]
         self.readable = [table for table in self.tables if table.name != 'busy']
         self.writable = [table for table in self.readable if table.name != 'aux']
@@ -194,11 +194,11 @@ class World:
 
     @property
     def counts(self):
-        """How many rows there are on disk, and how many are dead."""
+        """The number of rows on disk, and the number of expired rows."""
         rows = [row for table in self.tables for row in table.rows]
         return len(rows), sum(row.dead for row in rows)
 
-    # ---- What was done to a table, and who is dead by it ----
+    # ---- The history of the rows, and which rows are expired ----
 
     def _write_rows(self, table, count):
         table.rows.clear()
@@ -227,7 +227,7 @@ class World:
         return row
 
     def _follow_parent(self, row, parent):
-        """A child does not outlive its parent: plain tables could not have it."""
+        """Lets a child expire no later than its parent, because the plain tables enforce the foreign key."""
         row.values['ref'] = parent.values['id']
         row.written, row.ttl = parent.written, parent.ttl
         if self.choices.chance(40):
@@ -257,7 +257,7 @@ class World:
             document['ttl'] = None
 
     def _live_on(self, table, row):
-        """Lets a row grow old, and be written again now and then."""
+        """Lets the days pass: the row expires or is sometimes written again."""
         if not table.is_collection:
             return
         for day in range(row.written, 1):
@@ -276,17 +276,16 @@ class World:
         row.history.append((day, document))
 
     def _is_over(self, table, row, day):
-        """Has it expired until that day, under what was in force before the changes of that day or after?"""
+        """Has the row expired by that day, under the DefaultTTL before or after the changes of that day?"""
         in_force = [default for changed, default in table.story if changed < day][-1:]
         in_force += [default for changed, default in table.story if changed == day]
         return any(expires(row, default) <= day for default in in_force)
 
-    # ---- Making it ----
+    # ---- Creating the tables ----
 
     def create(self, connection):
-        """Makes both schemas; whatever was in them is dropped."""
+        """Creates both schemas; drops existing ones first."""
         cursor = connection.cursor()
-        # A schema with collections is dropped like any other.
         cursor.execute("""SET client_min_messages = error; RESET search_path;
             DROP SCHEMA IF EXISTS ttl CASCADE; DROP SCHEMA IF EXISTS plain CASCADE;
             DROP TABLE IF EXISTS public.tids; CREATE SCHEMA ttl; CREATE SCHEMA plain;""")
@@ -350,10 +349,11 @@ class World:
             cursor.execute(f'INSERT INTO plain.{table.name} ({columns})'
                            f' SELECT {columns} FROM ttl.{table.name} WHERE id = ANY (%s)', (live,))
             if cursor.rowcount != len(live):
-                raise AssertionError(f'{table.name}: {len(live)} should live, {cursor.rowcount} are on disk')
+                raise AssertionError(f'{table.name}: {len(live)} rows should be live, but {cursor.rowcount} '
+                                     'of them are on disk')
             cursor.execute(f'SELECT count(*) FROM ttl.{table.name}')
             if cursor.fetchone()[0] != len(table.rows):
-                raise AssertionError(f'{table.name}: not all rows are on disk any more')
+                raise AssertionError(f'{table.name}: some rows are no longer on disk')
         cursor.execute("""CREATE TABLE public.tids AS
             SELECT format('(%s,%s)', page, item)::tid AS tid
               FROM (SELECT max((ctid::text::point)[0])::int AS pages,
@@ -366,7 +366,7 @@ class World:
             RESET ttl_docs.show_expired""")
 
     def _finish(self, cursor, schema):
-        """Views, rights, and statistics; now is the last day."""
+        """Creates views and functions, grants privileges, and analyzes, with the clock at the last day."""
         self.tidy(cursor, schema)
         cursor.execute(f'SET search_path = {schema}; SET ttl_docs.clock_offset = {self.clock_offset}')
         cursor.execute(VIEWS_SQL.format(schema=schema))
@@ -388,7 +388,7 @@ def in_seconds(default):
 
 
 def expires(row, default):
-    """The day on which a row expires under a DefaultTTL."""
+    """Returns the day on which a row expires under a DefaultTTL."""
     never = float('inf')
     if default == OFF:
         return never

@@ -1,29 +1,27 @@
 #!/usr/bin/env python3
-"""A soak: the load of a web application with sessions, for a given time, and what it does to the server.
+"""Runs the load of a web application with sessions for a given time, and checks that the server stays stable.
 
-Load.  Each session of the load is a thread with one connection that it keeps: it logs users in (INSERT),
-touches, reads and logs out (DELETE) sessions of its own, takes keys of expired ones over, upserts shared
-cache entries, and appends to an event log with lazy indexing.  Documents live for seconds, in real time.
-One more thread changes a DefaultTTL to and fro, from a new connection each time.  The rate is bounded, so
-that samples can be compared with one another.
+Load.  Each session of the load is a thread with one lasting connection.  It logs users in (INSERT), touches,
+reads and logs out (DELETE) its own web sessions, and reuses the keys of expired ones.  It also upserts shared
+cache entries, and appends to an event log with lazy indexing.  Documents live for seconds of real time.
+Another thread changes a DefaultTTL again and again, each time from a new connection.  The rate is limited, so
+that samples are comparable.
 
-Right answers.  A thread knows when it has written its own documents: before it sent the statement at the
-earliest, after the answer at the latest.  From that follows when each has to be there and when it has to be
-gone; in between either is right.  Of documents of others, none may be returned whose time was over before
-the query was sent.
+Answers.  A thread knows when it wrote each of its documents: after it sent the statement and before the answer
+arrived.  So it knows until when the document must be visible and from when it must be gone.  Between these
+times both answers are correct.  A query must not return any document that expired before the query was sent.
 
-Samples.  Memory of the load's backends and of the launcher is read from /proc every second.  A worker lives
-for milliseconds, so a statement trigger has it note its own at the end of each batch.  The rest is read at
-every sample: memory contexts, sizes on disk, dead rows, expired documents on disk, and what
-stat_collections says.
+Samples.  The program reads the memory of the load's backends and of the launcher from /proc every second.  A
+worker lives only for milliseconds, so a statement trigger records the worker's memory at the end of each
+batch.  At every sample the program also reads memory contexts, sizes on disk, dead rows, expired documents on
+disk, and stat_collections.
 
-Judgement.  After the warm-up, the median of the last third of the samples is compared with that of the
-first third: what leaks or piles up grows, and what grows by more than its bound fails.  The server's log
-may hold no error but those that the sessions have met and found to be right, and those of canceled
-autovacuums.
+Verdict.  The program compares the median of the last third of the samples after the warm-up with the median
+of the first third.  A value that grows by more than its limit is a failure, because leaks and backlogs grow.
+The server's log may contain only errors that the sessions expected, and canceled autovacuums.
 
-Connects by PGHOST, PGPORT, PGDATABASE, PGUSER, as a superuser, to a database with the extension and nothing
-else. Ends by itself.  Exits with 0 if all is well, else with 1.
+The program connects by PGHOST, PGPORT, PGDATABASE and PGUSER as a superuser, to a database that contains only
+the extension.  Exit status: 0 if all checks passed, otherwise 1.
 """
 
 import argparse
@@ -39,31 +37,31 @@ import psycopg2
 import psycopg2.errorcodes
 
 CACHE_KEYS = 500
-LIVE_PER_SESSION = 200          # beyond that, users walk away and let their sessions expire
-# An upsert whose target expires under its hands: try again, as the README says.
+LIVE_PER_SESSION = 200          # beyond this number, sessions are abandoned and expire
+# The target of an upsert expires during the upsert: retry, as the README says.
 RETRY = psycopg2.errorcodes.SERIALIZATION_FAILURE
-# A child whose parent expires before it is there.
+# The parent of a new child row has expired.
 NO_PARENT = psycopg2.errorcodes.FOREIGN_KEY_VIOLATION
 
-# A line of the log of a level that means trouble; its prefix ends with the SQLSTATE.
+# A log line that reports a problem; the prefix of a line ends with the SQLSTATE.
 TROUBLE_IN_LOG = re.compile(r'(?:(\w{5}) )?(?:(?:WARNING|ERROR|FATAL|PANIC): |TRAP: |.*terminated by signal)')
-# DDL that waits for an autovacuum cancels it: a matter of PostgreSQL's.
+# PostgreSQL cancels an autovacuum that blocks DDL.
 CANCELED_AUTOVACUUM = 'ERROR:  canceling autovacuum task'
 
-# What is judged: name, factor and allowance by which the last third may exceed the first.  "long" is for
-# soaks of ten minutes and more, "short" for those that only show that the wheels turn.
-Bound = collections.namedtuple('Bound', 'long_factor long_extra short_factor short_extra')
-BOUNDS = {
-    'backend_kb': Bound(1.10, 512, 1.2, 512),
-    'launcher_kb': Bound(1.05, 128, 1.2, 128),
-    'worker_kb': Bound(1.20, 512, 1.5, 1024),
-    'contexts_kb': Bound(1.05, 64, 1.1, 128),
-    'table_kb': Bound(1.25, 1024, 2.0, 2048),
-    'index_kb': Bound(1.25, 1024, 2.0, 2048),
-    'catalog_kb': Bound(1.25, 512, 1.5, 512),
-    'dead': Bound(2.0, 5000, 4.0, 10000),
-    'expired': Bound(2.0, 500, 3.0, 500),
-    'overdue_s': Bound(2.0, 10, 3.0, 10),
+# Limits: the last third may be at most factor * first third + extra.  "long" is for soaks of ten minutes and
+# more, "short" for those that only show that the program works.
+Limit = collections.namedtuple('Limit', 'long_factor long_extra short_factor short_extra')
+LIMITS = {
+    'backend_kb': Limit(1.10, 512, 1.2, 512),
+    'launcher_kb': Limit(1.05, 128, 1.2, 128),
+    'worker_kb': Limit(1.20, 512, 1.5, 1024),
+    'contexts_kb': Limit(1.05, 64, 1.1, 128),
+    'table_kb': Limit(1.25, 1024, 2.0, 2048),
+    'index_kb': Limit(1.25, 1024, 2.0, 2048),
+    'catalog_kb': Limit(1.25, 512, 1.5, 512),
+    'dead': Limit(2.0, 5000, 4.0, 10000),
+    'expired': Limit(2.0, 500, 3.0, 500),
+    'overdue_s': Limit(2.0, 10, 3.0, 10),
 }
 LONG_SOAK = 600                 # seconds
 COLUMNS = ['second', 'tps', 'retries', 'backend_kb', 'backend_rss', 'backend_pss', 'launcher_kb', 'worker_kb',
@@ -72,7 +70,7 @@ COLUMNS = ['second', 'tps', 'retries', 'backend_kb', 'backend_rss', 'backend_pss
 
 
 class Trouble:
-    """Whatever must not happen, from any thread; the first few are kept to be shown."""
+    """Collects failures from all threads; keeps the first few for the report."""
 
     def __init__(self):
         self.count = 0
@@ -95,7 +93,7 @@ def connect(name, **settings):
 # ---- The load ----
 
 class Document:
-    """A document as its writer knows it: written between two points in time, with a time to live."""
+    """A document as its writer knows it: its ttl, and the times before and after the write."""
 
     def __init__(self, ttl, before, after):
         self.ttl = ttl
@@ -107,7 +105,7 @@ class Document:
 
 
 class Session(threading.Thread):
-    """One connection that works, one statement after the other, until it is told to stop."""
+    """A thread with one connection, which runs statements until it is told to stop."""
 
     def __init__(self, number, options, trouble):
         super().__init__(name=f'session {number}', daemon=True)
@@ -119,18 +117,18 @@ class Session(threading.Thread):
         self.context_wanted = threading.Event()
         self.contexts_kb = None
         self.statements = 0
-        self.met = collections.Counter()        # errors, by SQLSTATE
+        self.met = collections.Counter()        # expected errors, by SQLSTATE
         self.last_id = 0
-        self.documents = {}     # ours that may be alive
-        self.left = collections.deque()         # ours that nobody touches any more, oldest first
+        self.documents = {}     # documents of this session that may be live
+        self.left = collections.deque()         # its abandoned documents, oldest first
         self.actions = [
             (self.log_in, 20), (self.touch, 40), (self.read, 12), (self.log_out, 5), (self.come_back, 6),
-            (self.put_into_cache, 9), (self.read_cache, 3), (self.append_events, 4), (self.look_around, 1),
+            (self.put_into_cache, 9), (self.read_cache, 3), (self.append_events, 4), (self.query_all, 1),
         ]
         self.connection = connect(self.name)
         self.cursor = self.connection.cursor()
         self.pid = self.connection.get_backend_pid()
-        # The plans that an application keeps; after five executions they are generic ones.
+        # Prepared statements, as an application has them.  After five executions their plans are generic.
         self.cursor.execute(
             'PREPARE touch(text) AS UPDATE sessions SET _ts = DEFAULT WHERE id = $1 RETURNING id')
         self.cursor.execute('PREPARE read(text) AS SELECT doc FROM sessions WHERE id = $1')
@@ -148,15 +146,16 @@ class Session(threading.Thread):
                 ahead = started + turns / self.options.rate * self.options.sessions - time.monotonic()
                 if ahead > 0:
                     time.sleep(ahead)
-                elif ahead < -1:        # on a machine that is too slow, do not chase what is lost
+                elif ahead < -1:        # the machine is too slow: do not try to catch up
                     started, turns = time.monotonic(), 0
-        except Exception as error:      # whatever it is, the soak has failed
+        except Exception as error:      # any exception is a failure of the soak
             self.trouble.add(f'{self.name}: {type(error).__name__}: {error}')
 
     def execute(self, statement, *values):
-        """Runs a statement, again after a serialization failure; returns its rows, and when it ran.
+        """Runs a statement, and retries after a serialization failure.
 
-        Rows are None for a statement that returns none, and for one that has failed for want of a parent."""
+        Returns its rows, and the times before and after it.  The rows are None if the statement returns no
+        rows, or if it failed because the parent was missing."""
         while True:
             before = time.time()
             try:
@@ -196,7 +195,7 @@ class Session(threading.Thread):
         _, before, after = self.execute('INSERT INTO sessions (id, doc) VALUES (%s, %s)', key, body)
         self.documents[key] = Document(ttl or self.options.default_ttl, before, after)
         if self.random.random() < 0.2:
-            # A row that goes with it by a foreign key.
+            # Add a child row, which is deleted with the document.
             rows, before, after = self.execute('INSERT INTO items VALUES (%s) RETURNING 1', key)
             self.judge('a foreign key', key, self.documents[key], rows is not None, before, after)
         if len(self.documents) > LIVE_PER_SESSION:
@@ -206,11 +205,11 @@ class Session(threading.Thread):
         self.left.append((key, self.documents.pop(key)))
 
     def judge(self, what, key, document, found, before, after):
-        """Was it right that a statement has found, or has not found, a document?"""
+        """Checks that a statement found a live document, or did not find an expired one."""
         if found and before >= document.gone_from:
-            self.trouble.add(f'{what} found {key}, {before - document.gone_from:.6f} s after it expired')
+            self.trouble.add(f'{what} found {key} {before - document.gone_from:.6f} s after it expired')
         if not found and after < document.alive_until:
-            self.trouble.add(f'{what} did not find {key}, {document.alive_until - after:.6f} s too early')
+            self.trouble.add(f'{what} did not find {key} {document.alive_until - after:.6f} s before it expired')
 
     def some_key(self):
         return self.random.choice(list(self.documents)) if self.documents else None
@@ -247,7 +246,7 @@ class Session(threading.Thread):
         self.judge('delete', key, self.documents.pop(key), bool(rows), before, after)
 
     def come_back(self):
-        """Somebody who has walked away: the session is gone, and its key is free, purged or not."""
+        """Reuses the key of an abandoned, expired session, whether it was purged or not."""
         while self.left and self.left[0][1].gone_from <= time.time():
             key, document = self.left.popleft()
             if self.random.random() < 0.3:
@@ -267,15 +266,15 @@ class Session(threading.Thread):
             'SELECT id, extract(epoch FROM _ts)::float8 + _ttl FROM cache WHERE id = %s',
             f'k{self.random.randrange(CACHE_KEYS)}')
         for key, due in rows:
-            if due is not None and due + 0.001 < before:        # as a float, a time is right to a microsecond
-                self.trouble.add(f'read of the cache found {key}, {before - due:.6f} s after it expired')
+            if due is not None and due + 0.001 < before:        # the floats are exact to a microsecond
+                self.trouble.add(f'read of the cache found {key} {before - due:.6f} s after it expired')
 
     def append_events(self):
         self.execute('INSERT INTO events (doc) SELECT %s FROM generate_series(1, %s)',
                      self.body(self.some_ttl(), 'event'), self.random.randint(1, 5))
 
-    def look_around(self):
-        """No query returns what was expired before it began."""
+    def query_all(self):
+        """Checks that a query returns no document that expired before the query."""
         rows, _, _ = self.execute(
             'SELECT count(*), count(*) FILTER ('
             '     WHERE extract(epoch FROM _ts)::float8 + coalesce(_ttl, %s) + 0.001 < %s)'
@@ -330,10 +329,10 @@ def make_collections(connection, default_ttl):
 # ---- Samples ----
 
 def memory_of(smaps_rollup):
-    """Memory of a process in kB: what is its own (anonymous), RSS and PSS.
+    """Returns the memory of a process in kB: its own (anonymous) memory, RSS and PSS.
 
-    Shared buffers count for RSS and PSS as soon as a process touches them, so these grow until it has
-    touched all.  What a leak makes larger is the anonymous memory."""
+    RSS and PSS include the shared buffers that the process has touched, so they grow until it has touched
+    all of them.  A leak makes the anonymous memory grow."""
     lines = re.findall(r'^(\w+): +(\d+) kB$', smaps_rollup, re.MULTILINE)
     fields = {name: int(value) for name, value in lines}
     own = fields.get('Pss_Anon', fields['Private_Clean'] + fields['Private_Dirty'])
@@ -341,7 +340,7 @@ def memory_of(smaps_rollup):
 
 
 class Sampler:
-    """Takes the samples, with a connection of its own."""
+    """Takes the samples with its own connection."""
 
     def __init__(self, sessions, trouble):
         self.sessions = sessions
@@ -358,12 +357,12 @@ class Sampler:
         return self.cursor.fetchall()
 
     def note(self, kind, smaps_rollup):
-        """Keeps the peaks of what a kind of process needs."""
+        """Keeps the peak memory of each kind of process."""
         for name, value in zip((kind + '_kb', kind + '_rss', kind + '_pss'), memory_of(smaps_rollup)):
             self.peak[name] = max(self.peak.get(name, 0), value)
 
     def watch(self):
-        """Reads the memory of all processes that stay, and what workers have noted of theirs."""
+        """Reads the memory of all lasting processes, and the memory that workers have recorded."""
         kinds = {session.pid: 'backend' for session in self.sessions}
         for pid, in self.query("SELECT pid FROM pg_stat_activity WHERE backend_type = 'ttl_docs launcher'"):
             kinds[pid] = 'launcher'
@@ -384,7 +383,7 @@ class Sampler:
              GROUP BY kind"""))
 
     def documents(self, names=('sessions', 'cache', 'events')):
-        """How many documents of these collections are on disk, to the last one."""
+        """Counts the live and the expired documents of these collections on disk."""
         live = expired = 0
         for collection in names:
             row, = self.query(f"""
@@ -400,13 +399,13 @@ class Sampler:
                    sum(purged)::int, sum(undeletable)::int, max(last_error)
               FROM ttl_docs.stat_collections""")[0]
         if undeletable or error:
-            self.trouble.add(f'the purge is in trouble: {undeletable} undeletable, last error {error}')
+            self.trouble.add(f'the purge failed: {undeletable} undeletable documents, last error: {error}')
         dead, vacuums = self.query(
             'SELECT sum(n_dead_tup)::int, sum(autovacuum_count)::int FROM pg_stat_user_tables')[0]
         return {'backlog': backlog, 'overdue_s': overdue, 'purged': purged, 'dead': dead, 'vacuums': vacuums}
 
     def contexts(self):
-        """Memory contexts of the first session, which only it can see."""
+        """Returns the size of the memory contexts of the first session.  Only that session can see them."""
         session = self.sessions[0]
         session.context_wanted.set()
         limit = time.monotonic() + 60
@@ -434,15 +433,15 @@ class Sampler:
             self.trouble.add(f'second {sample["second"]}: there is no launcher')
             sample['launcher_kb'] = 0
         if not statements or not sample['tps']:
-            self.trouble.add(f'second {sample["second"]}: nothing was done since the last sample')
+            self.trouble.add(f'second {sample["second"]}: no statement ran since the last sample')
         self.samples.append(sample)
         return sample
 
 
-# ---- Judgement ----
+# ---- Verdict ----
 
 class Report:
-    """Prints lines, to a file as well if there is one."""
+    """Prints lines, and appends them to a file if one is given."""
 
     def __init__(self, path):
         self.file = open(path, 'a', encoding='utf-8') if path else None
@@ -460,9 +459,9 @@ class Report:
 
 
 def thirds(samples, name):
-    """The medians of the first, the middle and the last third.
+    """Returns the medians of the first, the middle and the last third.
 
-    Of what comes and goes, such as workers, only samples with a value count."""
+    Samples without a worker do not count for worker_kb."""
     values = [sample[name] for sample in samples if name != 'worker_kb' or sample[name] > 0]
     if len(values) < 3:
         return None
@@ -472,13 +471,13 @@ def thirds(samples, name):
 
 def compare(samples, seconds, report, trouble):
     long_soak = seconds >= LONG_SOAK
-    report.row(['what', 'first third', 'middle', 'last third', 'bound', ''])
-    for name, bound in BOUNDS.items():
+    report.row(['value', 'first third', 'middle', 'last third', 'limit', ''])
+    for name, growth in LIMITS.items():
         medians = thirds(samples, name)
         if medians is None:
             trouble.add(f'{name}: not enough samples')
             continue
-        factor, extra = bound[:2] if long_soak else bound[2:]
+        factor, extra = growth[:2] if long_soak else growth[2:]
         limit = factor * medians[0] + extra
         flat = medians[-1] <= limit
         report.row([name] + [f'{value:.0f}' for value in medians + [limit]] + ['ok' if flat else 'GROWS'])
@@ -487,7 +486,7 @@ def compare(samples, seconds, report, trouble):
 
 
 def read_log(path, offset, met, report, trouble):
-    """The log has the errors that the sessions have met, and no others."""
+    """Checks that the log has exactly the errors that the sessions expected."""
     logged = collections.Counter()
     with open(path, encoding='utf-8', errors='replace') as file:
         file.seek(offset)
@@ -499,21 +498,21 @@ def read_log(path, offset, met, report, trouble):
                 logged[match.group(1)] += 1
             elif match:
                 trouble.add(f'in the log: {line.rstrip()}')
-    report.line(f'errors that are right, by SQLSTATE: {dict(met)}; in the log: {dict(logged)}')
+    report.line(f'expected errors by SQLSTATE: {dict(met)}; in the log: {dict(logged)}')
     for code, count in met.items():
         if logged[code] != count:
-            trouble.add(f'{code} is {logged[code]} times in the log, and sessions have met it {count} times')
+            trouble.add(f'the log has {code} {logged[code]} times, but the sessions got it {count} times')
 
 
 def check_end(sampler, names, limit, trouble):
-    """Without load, all that expires is purged, also the last of it."""
+    """Checks that all expired documents are purged after the load has ended."""
     deadline = time.monotonic() + limit
     while True:
         expired = sampler.documents(names)['expired']
         if expired == 0:
             return
         if time.monotonic() > deadline:
-            trouble.add(f'{limit} s after the load has ended, {expired} expired documents are on disk')
+            trouble.add(f'{expired} expired documents are still on disk {limit} s after the end of the load')
             return
         time.sleep(0.2)
 
@@ -522,14 +521,14 @@ def parse_options():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument('--seconds', type=int, default=3600)
     parser.add_argument('--sessions', type=int, default=6)
-    parser.add_argument('--rate', type=float, default=600, help='actions a second, of all sessions together')
+    parser.add_argument('--rate', type=float, default=600, help='maximum number of actions per second')
     parser.add_argument('--sample', type=float, default=10, help='seconds between samples')
-    parser.add_argument('--warm-up', type=float, help='seconds; the default is a tenth of the time')
+    parser.add_argument('--warm-up', type=float, help='seconds; default: a tenth of --seconds')
     parser.add_argument('--ttl-min', type=int, default=5)
     parser.add_argument('--ttl-max', type=int, default=60)
     parser.add_argument('--seed', type=int, default=1)
-    parser.add_argument('--log', required=True, help="the server's log")
-    parser.add_argument('--report', help='a file to which the report is appended, too')
+    parser.add_argument('--log', required=True, help="the server's log file")
+    parser.add_argument('--report', help='also append the report to this file')
     options = parser.parse_args()
     if options.warm_up is None:
         options.warm_up = options.seconds / 10
@@ -538,7 +537,7 @@ def parse_options():
 
 
 def soak(options, sampler, report):
-    """Watches every second, and takes samples, until the time is over or a session has given up."""
+    """Watches every second, and takes samples, until the time is over or a session has ended."""
     report.row(COLUMNS)
     end = sampler.started + options.seconds
     next_sample = sampler.started + options.sample
@@ -555,7 +554,7 @@ def main():
     report = Report(options.report)
     trouble = Trouble()
     report.line(f'soak: seed {options.seed}, {options.seconds} s, {options.sessions} sessions, '
-                f'ttl {options.ttl_min} to {options.ttl_max} s, {options.rate:.0f} actions/s at the most')
+                f'ttl {options.ttl_min} to {options.ttl_max} s, at most {options.rate:.0f} actions/s')
     with open(options.log, 'rb') as file:
         offset = file.seek(0, 2)
     make_collections(connect('setup'), options.default_ttl)
@@ -572,8 +571,8 @@ def main():
         for thread in sessions + [settings]:
             thread.join(60)
 
-    # A document of the cache that was written while there was no DefaultTTL may stay for 64 s; and the lazy
-    # index is looked at once a minute.
+    # A cache document written while DefaultTTL was -1 may stay on disk for 64 s.  The purge scans the lazy
+    # index once a minute.
     if options.seconds >= LONG_SOAK:
         check_end(sampler, ('sessions', 'cache', 'events'), 240, trouble)
     else:
@@ -587,11 +586,11 @@ def main():
     report.line(f'{statements} statements, {settings.changes} changes of DefaultTTL, '
                 f'{sampler.samples[-1]["purged"] if sampler.samples else 0} documents purged')
     if sum(met.values()) > statements / 100:
-        trouble.add(f'{sum(met.values())} of {statements} statements have failed')
+        trouble.add(f'{sum(met.values())} of {statements} statements failed')
     read_log(options.log, offset, met, report, trouble)
     for text in trouble.shown:
         report.line(f'not ok: {text}')
-    report.line(f'{trouble.count} not ok' if trouble.count else 'all is well')
+    report.line(f'{trouble.count} not ok' if trouble.count else 'all checks passed')
     return 1 if trouble.count else 0
 
 

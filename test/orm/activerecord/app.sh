@@ -8,8 +8,8 @@ have_packages() {
 		command -v pg_dump && command -v psql
 }
 
-# What an administrator does for people who make databases themselves, with db:create and
-# db:test:prepare: a template that has the extension, and a role that may copy it.
+# An administrator does this for developers who create databases with db:create and
+# db:test:prepare: it creates a template with the extension, and a role that may copy it.
 allow_new_databases() {
 	psql -U postgres -d postgres -X -q -v ON_ERROR_STOP=1 \
 		-c "CREATE DATABASE ${PGDATABASE}_template IS_TEMPLATE true" \

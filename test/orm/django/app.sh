@@ -7,8 +7,8 @@ have_packages() {
 	/usr/bin/python3 -c 'import django, psycopg2'
 }
 
-# The role may not create databases, so the runner keeps to the one that is there
-# (see TEST in project/settings.py).
+# The role may not create databases, so the test runner uses the existing one (see TEST in
+# project/settings.py).
 run_tests() {
 	/usr/bin/python3 manage.py test --keepdb --noinput
 }

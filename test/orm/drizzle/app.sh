@@ -1,5 +1,5 @@
 # shellcheck shell=bash disable=SC2034
-# How test/orm/run.sh runs this application.
+# Drizzle with pg, in TypeScript: a schema, migrations by drizzle-kit, tests.  See ../run.sh.
 
 packages=(nodejs npm)
 
@@ -12,7 +12,7 @@ prepare() {
 }
 
 run_tests() {
-	# tsx leaves a cache of what it compiled.
+	# tsx leaves a cache in TMPDIR.
 	mkdir -p tmp && export TMPDIR=$PWD/tmp
 	npm run check && npm test
 }

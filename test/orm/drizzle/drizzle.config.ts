@@ -9,7 +9,7 @@ export default defineConfig({
 		port: Number(process.env.PGPORT),
 		user: process.env.PGUSER!,
 		database: process.env.PGDATABASE!,
-		// Left out, drizzle-kit insists on TLS, and says nothing where the server has none.
+		// Without this, drizzle-kit requires TLS, and gives no error message if the server has no TLS.
 		ssl: false,
 	},
 });

@@ -7,7 +7,7 @@ have_packages() {
 	command -v node && command -v npm
 }
 
-# package.json holds yargs back, so that TypeORM's command line tool runs on Node.js 18, too.
+# package.json pins yargs, so that TypeORM's command line tool also runs on Node.js 18.
 prepare() {
 	npm ci && npm run build
 }

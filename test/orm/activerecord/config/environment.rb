@@ -10,11 +10,11 @@ ActiveRecord::Base.configurations =
   ActiveSupport::ConfigurationFile.parse(File.join(__dir__, "database.yml"))
 ActiveRecord::Base.establish_connection(ENV["RAILS_ENV"].to_sym)
 
-ActiveRecord::Base.belongs_to_required_by_default = true # as Rails has it
+ActiveRecord::Base.belongs_to_required_by_default = true # the default of Rails
 
-# In Rails: config.active_record.schema_format = :sql, or :ruby, which is the default.
+# In Rails: config.active_record.schema_format = :sql or :ruby (the default).
 active_record = ActiveRecord.respond_to?(:schema_format=) ? ActiveRecord : ActiveRecord::Base
 active_record.schema_format = ENV.fetch("SCHEMA_FORMAT", "ruby").to_sym
 
-# Without Rails there is nobody who loads them when they are needed.
+# Load all models now: without Rails there is no autoloading.
 Dir[File.join(__dir__, "../app/models/{application_record,concerns/*,*}.rb")].each { |file| require file }

@@ -2,18 +2,18 @@
 
 require "active_record/connection_adapters/postgresql_adapter"
 
-# Lets db/schema.rb adopt the tables that are collections, instead of listing the columns
-# that adopt() adds.
+# Makes db/schema.rb call adopt() for collections, instead of listing the columns that
+# adopt() adds.
 module CollectionSchemaDumper
   OUR_SCHEMA = /^\s+create_schema "ttl_docs(_internal)?"/.freeze
   SYSTEM_COLUMN = /^\s+t\.\w+ "_(ts|ttl|slot)"/.freeze
   PURGE_INDEX = /^\s+t\.index \["_slot"\]/.freeze
-  # An index of the application's own on a system column has to wait until that is there.
+  # The application's own indexes on system columns are created after adopt() adds the columns.
   LATER_INDEX = /^\s+t\.index (?=.*\b_(ts|ttl|slot)\b)/.freeze
 
   private
 
-  # ActiveRecord 7.1 begins to list schemas; ours come with the extension.
+  # ActiveRecord lists schemas since 7.1; leave out those that the extension creates.
   def schemas(stream)
     stream.print(*lines_of { |definition| super(definition) }.grep_v(OUR_SCHEMA))
   end
@@ -39,7 +39,7 @@ module CollectionSchemaDumper
     "SELECT ttl_docs.adopt(#{table}, #{default_ttl}, #{document}, indexing => #{indexing})"
   end
 
-  # The settings of each collection, by the name of its table.
+  # Returns the settings of each collection by table name.
   def collections
     return {} unless @connection.extension_enabled?("ttl_docs")
 

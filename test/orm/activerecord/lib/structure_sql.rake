@@ -1,12 +1,13 @@
 # frozen_string_literal: true
 
-# db/structure.sql has the collections.  This makes it fit for more than one machine.
+# db/structure.sql contains the collections.  These tasks make it portable between machines.
 
-# An ordinary role may not comment on an extension that a superuser has created.
+# Only its owner may comment on the extension, and a superuser owns it.
 ActiveRecord::Tasks::DatabaseTasks.structure_dump_flags = ["--no-comments"]
 
-# Takes out what is different in each dump and each database, so that git shows changes only.
-# (The floors are for documents that had expired before the DefaultTTL was raised.)
+# Removes values that differ between dumps or databases, so that git shows only real changes.
+# A new database does not need the floors: they keep documents expired that had expired
+# before the DefaultTTL was raised.
 Rake::Task["db:schema:dump"].enhance do
   file = ENV["SCHEMA"] || File.join(ActiveRecord::Tasks::DatabaseTasks.db_dir, "structure.sql")
   next unless File.exist?(file)
@@ -18,7 +19,7 @@ Rake::Task["db:schema:dump"].enhance do
   File.write(file, dump)
 end
 
-# A collection that comes by a dump expires at once, but is not purged before somebody says so.
+# Documents of a restored collection expire, but the purge is on hold until resume_purge().
 Rake::Task["db:schema:load"].enhance do
   ActiveRecord::Base.connection.execute <<~SQL
     SELECT ttl_docs.resume_purge(collection) FROM ttl_docs.collections WHERE holds = '{restored}'

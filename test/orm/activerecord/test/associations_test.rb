@@ -25,7 +25,7 @@ class AssociationsTest < ApplicationTest
     assert_equal [@cart], Cart.where.missing(:items)
   end
 
-  test "the parent of a record is nil once it has expired" do
+  test "an expired parent is nil" do
     @item.update!(ttl: -1)
     let_pass 1.day
     item = CartItem.includes(:cart).find(@item.id)
@@ -35,13 +35,13 @@ class AssociationsTest < ApplicationTest
 
   test "an expired parent gets no new children" do
     let_pass 1.day
-    # belongs_to looks for it when it has only the key ...
+    # With only the key, the validation of belongs_to looks up the cart.
     assert_equal ["Cart must exist"], CartItem.new(cart_id: @cart.id).tap(&:validate).errors.full_messages
-    # ... and the foreign key holds when it has an object that was loaded before.
+    # With a cart that was loaded earlier, the foreign key refuses the item.
     assert_raises(ActiveRecord::InvalidForeignKey) { CartItem.create!(cart: @cart) }
   end
 
-  test "a parent with a live child cannot be deleted, one with an expired child can" do
+  test "a parent with a live child cannot be deleted, a parent with an expired child can" do
     session = Session.create!(user: new_user)
     assert_raises(ActiveRecord::InvalidForeignKey) do
       User.transaction(requires_new: true) { session.user.destroy }
@@ -50,20 +50,20 @@ class AssociationsTest < ApplicationTest
     assert_predicate session.user.destroy, :destroyed?
   end
 
-  test "on_delete: :cascade takes live children along" do
+  test "on_delete: :cascade deletes live children" do
     @cart.reload.destroy
     assert_empty CartItem.where(cart_id: @cart.id)
   end
 
-  test "on_delete: :cascade lets the purge take children along that would live longer" do
+  test "with on_delete: :cascade, the purge of a parent deletes its live children" do
     @item.update!(ttl: -1)
     let_pass 1.day
     assert CartItem.exists?(@item.id)
-    connection.execute("CALL ttl_docs.purge('carts')") # what happens in the background, soon
+    connection.execute("CALL ttl_docs.purge('carts')") # as a worker does in the background
     assert_not CartItem.exists?(@item.id)
   end
 
-  test "a change of an item keeps its cart alive, by touch: true" do
+  test "with touch: true, a change of an item restarts the countdown of its cart" do
     let_pass 23.hours
     @cart.items.create!(data: { sku: "desk" })
     let_pass 23.hours

@@ -4,7 +4,7 @@ require "test_helper"
 
 FIXTURES = File.join(__dir__, "fixtures")
 
-# In transactional tests fixtures are written once, before the first of them.
+# Transactional tests write fixtures once, before the first test.
 class FixturesTest < ApplicationTest
   respond_to?(:fixture_paths=) ? self.fixture_paths = [FIXTURES] : self.fixture_path = FIXTURES
   fixtures :tokens
@@ -15,7 +15,7 @@ class FixturesTest < ApplicationTest
     assert_equal [tokens(:lasting)], Token.all
   end
 
-  # Fixtures stay when a test is over; the other tests here want empty tables.
+  # Fixtures stay after a test, but the other tests need empty tables.
   def after_teardown
     super
     connection.truncate_tables("tokens")
@@ -26,7 +26,7 @@ class TestDataTest < CommittingTest
   test "fixtures that a superuser writes, with triggers disabled, are documents that expire" do
     superuser = ActiveRecord::Base.connection_db_config.configuration_hash.merge(username: "postgres")
     ActiveRecord::Base.establish_connection(superuser)
-    # In this order a foreign key would not let them in.
+    # The foreign key would refuse this order if triggers were enabled.
     ActiveRecord::FixtureSet.create_fixtures(FIXTURES, %w[sessions users])
     assert_equal 1, Session.count
     let_pass 1800.seconds
@@ -35,7 +35,7 @@ class TestDataTest < CommittingTest
     ActiveRecord::Base.establish_connection(:development)
   end
 
-  test "truncation leaves nothing, not even of what has expired" do
+  test "truncation removes expired documents, too" do
     ago(1.hour) { Token.create!(code: "A", ttl: 60) }
     connection.truncate_tables("tokens")
     let_pass(-1.hour)

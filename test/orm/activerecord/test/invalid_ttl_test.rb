@@ -10,12 +10,12 @@ class InvalidTtlTest < ApplicationTest
     assert_match(/HINT:  A ttl is an integer from 1 to 2147483647 \(seconds\) or -1/, error.message)
   end
 
-  test "a ttl that is a string is invalid, as one from a form would be" do
+  test "a ttl that is a string, for example from a form, is invalid" do
     error = assert_raises(ActiveRecord::StatementInvalid) { Token.create!(code: "A", ttl: "60") }
     assert_match(/invalid "ttl" in a document of "tokens": "60"$/, error.message)
   end
 
-  test "an update to an invalid ttl leaves the record as it was" do
+  test "an update to an invalid ttl does not change the record" do
     token = Token.create!(code: "A", ttl: 60)
     assert_raises(ActiveRecord::StatementInvalid) do
       Token.transaction(requires_new: true) { token.update!(ttl: 1.5) }
@@ -23,7 +23,7 @@ class InvalidTtlTest < ApplicationTest
     assert_equal 60, token.reload.ttl
   end
 
-  test "a surrounding transaction goes on after a savepoint" do
+  test "an invalid ttl in a savepoint does not abort the surrounding transaction" do
     Token.transaction do
       Token.create!(code: "A")
       assert_raises(ActiveRecord::StatementInvalid) do

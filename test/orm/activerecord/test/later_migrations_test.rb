@@ -2,16 +2,16 @@
 
 require "test_helper"
 
-# What later migrations may do to a collection.  PostgreSQL rolls back DDL, too.
+# Later migrations of a collection.  The tests roll back their DDL.
 class LaterMigrationsTest < ApplicationTest
-  test "what makes a collection cannot be taken away by mistake" do
+  test "a migration cannot remove the system columns, the purge index or the ttl_docs trigger" do
     assert_refused('cannot drop or rename column "_ttl"') { remove_column :tokens, :_ttl }
     assert_refused('cannot drop or rename column "_ts"') { rename_column :tokens, :_ts, :written_at }
     assert_refused("cannot drop the purge index") { remove_index :tokens, name: "tokens__slot_idx" }
     assert_refused('cannot drop trigger "zzz_ttl_docs"') { execute "DROP TRIGGER zzz_ttl_docs ON tokens" }
   end
 
-  test "columns and indexes come and go" do
+  test "a migration can add, rename and remove other columns and indexes" do
     migrate do
       add_column :tokens, :purpose, :string, default: "login", null: false
       add_index :tokens, :purpose
@@ -30,12 +30,12 @@ class LaterMigrationsTest < ApplicationTest
     assert_not model("codes").exists?(code.id)
   end
 
-  test "a table can be adopted under an application that ignores the new columns" do
+  test "a table can be adopted while an application runs that ignores the new columns" do
     visit = read_while_adopted { self.ignored_columns += %w[_ts _ttl _slot] }
     assert_equal({ "page" => "/home" }, visit.data)
   end
 
-  test "the prepared SELECT * of an application that does not is of no use any more" do
+  test "without ignored_columns, a prepared SELECT * fails after the table is adopted" do
     assert_raises(ActiveRecord::PreparedStatementCacheExpired) { read_while_adopted }
   end
 
@@ -44,7 +44,7 @@ class LaterMigrationsTest < ApplicationTest
     assert_equal %w[id code data created_at updated_at], connection.columns(:tokens).map(&:name)
   end
 
-  # What ActiveRecord has learnt about tables that are not so any more.
+  # ActiveRecord has cached columns that the rollback has removed.
   def after_teardown
     super
     connection.schema_cache.clear!
@@ -65,7 +65,7 @@ class LaterMigrationsTest < ApplicationTest
     assert_includes error.message, "HINT:"
   end
 
-  # Reads a record before and after its table becomes a collection, by the same statement.
+  # Reads a record with the same statement before and after its table becomes a collection.
   def read_while_adopted(&model_body)
     migrate { create_table(:visits) { |t| t.jsonb :data } }
     visits = model("visits", &model_body)
@@ -75,7 +75,7 @@ class LaterMigrationsTest < ApplicationTest
     visits.find(id)
   end
 
-  # A model that does not know the columns of before.
+  # Returns a model without cached columns.
   def model(table, &body)
     connection.schema_cache.clear!
     Class.new(ActiveRecord::Base) { self.table_name = table }.tap { |model| model.class_exec(&body) if body }

@@ -3,7 +3,7 @@
 require "schema_test_case"
 
 class MigrationsTest < SchemaTestCase
-  test "a database that is migrated from zero has the collections" do
+  test "the migrations create the collections in an empty database" do
     rake("db:create", "db:migrate", env: "test")
     connect_to_test_database
     assert_equal COLLECTIONS, collections

@@ -9,7 +9,7 @@ class PaginationTest < ApplicationTest
     let_pass 60.seconds
   end
 
-  test "nothing counts expired records" do
+  test "counts and aggregates leave out expired records" do
     assert_equal 5, Token.count
     assert_equal 5, Token.all.load.size
     assert_equal "T8", Token.maximum(:code)

@@ -2,12 +2,12 @@
 
 require "test_helper"
 
-# Through pgbouncer in transaction mode; config/database.yml has what ActiveRecord needs for that.
+# Through pgbouncer in transaction mode; config/database.yml has the settings for it.
 class PooledConnectionTest < CommittingTest
   setup { ActiveRecord::Base.establish_connection(:pooled) }
   teardown { ActiveRecord::Base.establish_connection(:development) }
 
-  test "writes, reads and expires" do
+  test "documents are written, read and expire" do
     session = Session.create!(user: new_user, data: { page: "/home" })
     assert_equal({ "page" => "/home" }, Session.find(session.id).data)
     assert session.touch
@@ -16,20 +16,20 @@ class PooledConnectionTest < CommittingTest
     assert_equal true, Session.exists?(session.id)
   end
 
-  test "upserts over live and expired records" do
+  test "upserts replace live and expired records" do
     token = Token.create!(code: "A", ttl: 60)
     upsert = -> { Token.upsert({ code: "A", data: { ttl: 60 } }, unique_by: :code).rows.first.first }
     assert_equal token.id, later(59, &upsert)
     assert_not_equal token.id, later(600, &upsert)
   end
 
-  test "clients that share a connection of the server run the same statement" do
+  test "clients that share a server connection can run the same statement" do
     token = Token.create!(code: "A")
     find = -> { Token.connection_pool.with_connection { Token.find_by!(code: "A") } }
     assert_equal [token, token], [find.call, Thread.new(&find).value]
   end
 
-  test "migrates" do
+  test "migrations run" do
     migration = Class.new(ActiveRecord::Migration[6.1]) do
       def change
         create_table(:visits) { |t| t.jsonb :data }
@@ -44,7 +44,7 @@ class PooledConnectionTest < CommittingTest
 
   private
 
-  # The clock of one transaction: the next one may be on another connection of the server.
+  # Moves the clock of one transaction: the next one may use another server connection.
   def later(seconds)
     ActiveRecord::Base.transaction do
       connection.execute("SET LOCAL ttl_docs.clock_offset = '#{seconds}s'")

@@ -2,12 +2,11 @@
 
 require "test_helper"
 
-# Documents that expire between the moment when a statement finds them and the moment when
-# it writes.  Not in transactional tests: after a serialization failure nothing is left of
-# the transaction around.
+# Documents that expire after a statement finds them and before it writes them.  These are not
+# transactional tests, because a serialization failure aborts the surrounding transaction.
 class RetryTest < CommittingTest
   setup do
-    # As if each update of a token had to wait for a minute.
+    # Simulates that each update of a token waits for a minute.
     connection.execute <<~SQL
       CREATE FUNCTION wait_a_minute() RETURNS trigger LANGUAGE plpgsql AS $$
       BEGIN
@@ -22,26 +21,26 @@ class RetryTest < CommittingTest
 
   teardown { connection.execute("DROP FUNCTION wait_a_minute() CASCADE") }
 
-  test "an upsert of a document that expires meanwhile raises" do
+  test "an upsert raises if its document expires during the upsert" do
     error = assert_raises(ActiveRecord::SerializationFailure) { upsert }
     assert_kind_of PG::TRSerializationFailure, error.cause
   end
 
-  test "tried again, it inserts" do
+  test "the retry of an upsert inserts" do
     Token.retrying do
-      let_pass 1.minute if @attempts == 1 # the failed attempt has taken its minute back
+      let_pass 1.minute if @attempts == 1 # the failed attempt rolled its minute back
       upsert
     end
     assert_equal 2, @attempts
     assert_not_equal @token.id, Token.find_by!(code: "A").id
   end
 
-  test "it is not tried for ever" do
+  test "the number of tries is limited" do
     assert_raises(ActiveRecord::SerializationFailure) { Token.retrying(tries: 4) { upsert } }
     assert_equal 4, @attempts
   end
 
-  test "within a transaction, it is the transaction that is tried again" do
+  test "inside a transaction, the whole transaction is retried" do
     Token.retrying do
       Token.transaction do
         let_pass 1.minute if @attempts == 1
@@ -53,11 +52,11 @@ class RetryTest < CommittingTest
     assert_equal %w[A B], Token.order(:code).pluck(:code)
   end
 
-  test "an update that comes too late writes nothing" do
+  test "an update writes nothing if its document expires during the update" do
     assert_equal 0, Token.where(code: "A").update_all(data: {})
   end
 
-  test "in a repeatable read transaction, an update that comes too late raises" do
+  test "in a repeatable read transaction, such an update raises" do
     assert_raises(ActiveRecord::SerializationFailure) do
       Token.transaction(isolation: :repeatable_read) { Token.where(code: "A").update_all(data: {}) }
     end

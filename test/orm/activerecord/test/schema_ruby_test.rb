@@ -15,10 +15,10 @@ class SchemaRubyTest < SchemaTestCase
     assert_empty collections
     session = Session.create!(user: new_user)
     let_pass 10.years
-    assert Session.exists?(session.id) # for ever, and nobody has said a word
+    assert Session.exists?(session.id) # never expires, and there was no error
   end
 
-  test "with the recipe, a database made from schema.rb has the collections" do
+  test "with the recipe, a database created from schema.rb has the collections" do
     rake("db:schema:dump")
     assert_no_match(/"_(ts|ttl|slot)"/, File.read(schema_file))
 
@@ -37,7 +37,7 @@ class SchemaRubyTest < SchemaTestCase
     assert_equal before, File.read(schema_file)
   end
 
-  test "with the recipe, schema.rb keeps indexes of the application on _ts, and the kind of indexing" do
+  test "with the recipe, schema.rb keeps the indexing, and the application's indexes on _ts" do
     rake("db:create", "db:migrate", env: "test")
     connect_to_test_database
     connection.add_index(:tokens, %i[code _ts], name: "tokens_by_time")
@@ -48,7 +48,7 @@ class SchemaRubyTest < SchemaTestCase
     assert_equal "lazy", connection.select_value("SELECT indexing FROM ttl_docs.collections WHERE collection = 'tokens'::regclass")
   end
 
-  test "db:test:prepare makes the test database anew" do
+  test "db:test:prepare creates the test database again" do
     rake("db:schema:dump")
     2.times { rake("db:test:prepare") }
     connect_to_test_database
@@ -58,7 +58,8 @@ class SchemaRubyTest < SchemaTestCase
 
   private
 
-  # From 7.1 on, ActiveRecord could not even load it: it creates the schemas of the extension.
+  # Since 7.1, ActiveRecord cannot load the file without this change: it creates schemas that the
+  # extension has created already.
   def without_schemas(schema)
     schema.gsub(/^  create_schema .*\n/, "")
   end

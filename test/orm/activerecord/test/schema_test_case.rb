@@ -4,8 +4,8 @@ require "test_helper"
 require "open3"
 require "tmpdir"
 
-# For tests of how a database is made: by the migrations, or from a schema file that was
-# dumped from the database that the migrations have made.
+# For tests that create a database: by the migrations, or from a schema file that was dumped
+# from a migrated database.
 class SchemaTestCase < CommittingTest
   COLLECTIONS = [["cart_items", 900], ["carts", 86_400], ["sessions", 1800], ["tokens", -1]].freeze
 
@@ -22,7 +22,7 @@ class SchemaTestCase < CommittingTest
 
   private
 
-  # Runs tasks of our Rakefile, as one does in a shell.
+  # Runs tasks of the Rakefile, as from a shell.
   def rake(*tasks, env: "development", format: "ruby")
     environment = { "RAILS_ENV" => env, "SCHEMA_FORMAT" => format, "SCHEMA" => schema_file }
     output, status = Open3.capture2e(environment, RbConfig.ruby, "-S", "rake", *tasks)

@@ -1,24 +1,24 @@
 # frozen_string_literal: true
 
-# Moves the clock of ttl_docs, for this connection.  (travel of ActiveSupport moves Ruby's.)
+# Moves the clock of ttl_docs for this connection.  (ActiveSupport's travel moves only Ruby's clock.)
 module ServerClock
-  # Each call adds to the one before; a negative duration goes back.
+  # Calls add up; a negative duration moves the clock back.
   def let_pass(duration)
     @passed = (@passed || 0) + duration.to_i
-    # A query, because ActiveRecord forgets its query cache when it executes something else.
+    # Use a query: other statements would clear ActiveRecord's query cache.
     ActiveRecord::Base.uncached do
       ActiveRecord::Base.connection.select_value("SELECT set_config('ttl_docs.clock_offset', '#{@passed}s', false)")
     end
   end
 
-  # Writes what the block writes as if it were some time ago.
+  # Runs the block with the clock moved back.
   def ago(duration)
     let_pass(-duration)
     yield.tap { let_pass(duration) }
   end
 
   def after_teardown
-    super # first: the transaction of the test may have failed
+    super # first, because the transaction of the test may have failed
     ActiveRecord::Base.connection.execute("RESET ttl_docs.clock_offset")
   end
 end

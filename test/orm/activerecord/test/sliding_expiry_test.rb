@@ -7,7 +7,7 @@ class SlidingExpiryTest < ApplicationTest
     @session = Session.create!(user: new_user, data: { page: "/home" })
   end
 
-  test "touch restarts the countdown and does not write the document" do
+  test "touch restarts the countdown and does not send the document" do
     let_pass 20.minutes
     statement = capture_update { assert @session.touch }
     assert_match(/SET "updated_at" = /, statement)
@@ -19,7 +19,7 @@ class SlidingExpiryTest < ApplicationTest
     assert_nil Session.find_by(id: @session.id)
   end
 
-  test "touch_all restarts the countdown of many, unseen" do
+  test "touch_all restarts the countdown of many records without loading them" do
     let_pass 20.minutes
     assert_equal 1, Session.where(user: @session.user).touch_all
     let_pass 20.minutes
@@ -28,7 +28,7 @@ class SlidingExpiryTest < ApplicationTest
     assert_not Session.exists?(@session.id)
   end
 
-  test "a save without a change does not write, so the countdown goes on" do
+  test "a save without a change does not write, so the countdown continues" do
     let_pass 20.minutes
     assert @session.save
     let_pass 10.minutes
@@ -44,7 +44,7 @@ class SlidingExpiryTest < ApplicationTest
     let_pass 40.seconds
     assert token.touch # true, but there was nothing to write
     let_pass 19.seconds
-    assert token.touch(:_ts) # the server puts its own time there
+    assert token.touch(:_ts) # the server sets its own time
     let_pass 59.seconds
     assert model.exists?(token.id)
     let_pass 1.second
@@ -53,7 +53,7 @@ class SlidingExpiryTest < ApplicationTest
 
   private
 
-  # The UPDATE statement that the block runs.
+  # Returns the UPDATE statement that the block runs.
   def capture_update
     statements = []
     record = ->(*, payload) { statements << payload[:sql] if payload[:sql].start_with?("UPDATE") }

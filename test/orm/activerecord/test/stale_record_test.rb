@@ -4,14 +4,14 @@ require "test_helper"
 
 # Records that expire after they were loaded.
 class StaleRecordTest < ApplicationTest
-  test "without a lock_version, the save of an expired record succeeds and writes nothing" do
+  test "without a lock_version, saving an expired record succeeds and writes nothing" do
     session = Session.create!(user: new_user)
     let_pass 1800.seconds
-    assert session.update(data: { page: "/cart" }) # as for a row that somebody has deleted
+    assert session.update(data: { page: "/cart" }) # as for a deleted row
     assert_not Session.exists?(session.id)
   end
 
-  test "update_all and touch say that an expired record was not there" do
+  test "update_all and touch report that they did not find an expired record" do
     session = Session.create!(user: new_user)
     let_pass 1800.seconds
     assert_equal 0, Session.where(id: session.id).update_all(data: { page: "/cart" })
@@ -19,14 +19,14 @@ class StaleRecordTest < ApplicationTest
     assert_equal false, session.touch
   end
 
-  test "with a lock_version, the save of an expired record raises" do
+  test "with a lock_version, saving an expired record raises" do
     cart = Cart.create!
     let_pass 1.day
     assert_raises(ActiveRecord::StaleObjectError) { cart.update(data: { note: "gift" }) }
     assert_raises(ActiveRecord::StaleObjectError) { cart.touch }
   end
 
-  test "with a lock_version, the save of a live record writes" do
+  test "with a lock_version, saving a live record writes it" do
     cart = Cart.create!
     let_pass 1.day - 1.second
     cart.update!(data: { note: "gift" })
@@ -40,13 +40,13 @@ class StaleRecordTest < ApplicationTest
     assert_raises(ActiveRecord::RecordNotFound) { session.with_lock { flunk } }
   end
 
-  test "without a lock_version, destroy of an expired record does not mind" do
+  test "without a lock_version, destroying an expired record succeeds" do
     session = Session.create!(user: new_user)
     let_pass 1800.seconds
     assert_predicate session.destroy, :destroyed?
   end
 
-  test "with a lock_version, destroy of an expired record raises" do
+  test "with a lock_version, destroying an expired record raises" do
     cart = Cart.create!
     let_pass 1.day
     assert_raises(ActiveRecord::StaleObjectError) { cart.destroy }

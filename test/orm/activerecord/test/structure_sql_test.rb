@@ -17,7 +17,7 @@ class StructureSqlTest < SchemaTestCase
     assert_match(/must be owner of extension ttl_docs/, output)
   end
 
-  test "with the recipe, a database made from structure.sql has the collections, which are purged" do
+  test "with the recipe, a database created from structure.sql has the collections, without a hold" do
     rake("db:schema:dump", format: "sql")
     rake("db:create", "db:schema:load", env: "test", format: "sql")
     connect_to_test_database
@@ -31,13 +31,13 @@ class StructureSqlTest < SchemaTestCase
     before = File.read(schema_file)
     rake("db:create", "db:schema:load", env: "test", format: "sql")
     connect_to_test_database
-    # There and back, which leaves a trace in the label.
+    # Change the DefaultTTL and change it back: this leaves a floor in the label.
     connection.execute("SELECT ttl_docs.set_default_ttl('sessions', 3600), ttl_docs.set_default_ttl('sessions', 1800)")
     rake("db:schema:dump", env: "test", format: "sql")
     assert_equal before, File.read(schema_file)
   end
 
-  test "db:test:prepare makes the test database anew, held from the purge, which no test notices" do
+  test "db:test:prepare creates the test database again; the hold of the purge does not affect tests" do
     rake("db:schema:dump", format: "sql")
     2.times { rake("db:test:prepare", format: "sql") }
     connect_to_test_database

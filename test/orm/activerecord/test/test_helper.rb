@@ -5,7 +5,7 @@ require_relative "../config/environment"
 require_relative "server_clock"
 
 class ApplicationTest < ActiveSupport::TestCase
-  include ActiveRecord::TestFixtures # each test in a transaction, which is rolled back
+  include ActiveRecord::TestFixtures # runs each test in a transaction that is rolled back
   include ServerClock
 
   private
@@ -19,7 +19,7 @@ class ApplicationTest < ActiveSupport::TestCase
   end
 end
 
-# For tests that need more than one connection, or commit.
+# For tests that need several connections, or commit.
 class CommittingTest < ApplicationTest
   self.use_transactional_tests = false
 

@@ -10,7 +10,7 @@ class UniquenessTest < ApplicationTest
     assert_raises(ActiveRecord::RecordNotUnique) { Token.new(code: "A").save!(validate: false) }
   end
 
-  test "a key that an expired record held is free, and its validation agrees" do
+  test "a key that an expired record holds is free, and the validation agrees" do
     old = Token.create!(code: "A", ttl: 60)
     let_pass 60.seconds
     token = Token.create!(code: "A", ttl: 60)
@@ -18,7 +18,7 @@ class UniquenessTest < ApplicationTest
     assert_equal [token], Token.where(code: "A")
   end
 
-  test "a record may take over the key of an expired one" do
+  test "an update can take the key of an expired record" do
     Token.create!(code: "A", ttl: 60)
     token = Token.create!(code: "B")
     let_pass 60.seconds

@@ -7,20 +7,20 @@ class UpsertTest < ApplicationTest
     token = Token.create!(code: "A", ttl: 60)
     let_pass 59.seconds
     assert_equal token.id, upsert("A", { ttl: 60, uses: 2 })
-    let_pass 59.seconds # the countdown has begun again
+    let_pass 59.seconds # the upsert restarted the countdown
     assert_equal 2, token.reload.data["uses"]
   end
 
-  test "upsert inserts in the place of an expired record" do
+  test "upsert inserts a new record in place of an expired one" do
     token = Token.create!(code: "A", ttl: 60, created_at: 1.year.ago)
     let_pass 60.seconds
     id = upsert("A", { ttl: 60, uses: 1 })
     assert_not_equal token.id, id
-    assert_operator Token.find(id).created_at, :>, 1.minute.ago # not taken from the expired one
+    assert_operator Token.find(id).created_at, :>, 1.minute.ago # not the value of the expired record
     assert_equal [id], Token.where(code: "A").ids
   end
 
-  test "upsert_all does either, row by row" do
+  test "upsert_all updates live records and replaces expired ones" do
     expired = Token.create!(code: "A", ttl: 60)
     live = Token.create!(code: "B")
     let_pass 60.seconds
@@ -32,7 +32,7 @@ class UpsertTest < ApplicationTest
     assert_equal ["upsert"] * 3, Token.order(:code).pluck(Arel.sql("data ->> 'by'"))
   end
 
-  test "insert_all skips live records and inserts in the place of expired ones" do
+  test "insert_all skips live records and replaces expired ones" do
     Token.create!(code: "A", ttl: 60)
     Token.create!(code: "B")
     let_pass 60.seconds
@@ -41,7 +41,7 @@ class UpsertTest < ApplicationTest
     assert_equal %w[A B C], Token.order(:code).pluck(:code)
   end
 
-  test "insert_all! inserts in bulk, each document with its ttl" do
+  test "insert_all! inserts many documents, each with its own ttl" do
     Token.insert_all!((1..100).map { |n| { code: "T#{n}", data: { ttl: n } } })
     let_pass 40.seconds
     assert_equal 60, Token.count
@@ -49,7 +49,7 @@ class UpsertTest < ApplicationTest
 
   private
 
-  # The id says which it was: that of the record which was there, or a new one.
+  # Returns the id: that of the existing record after an update, a new one after an insert.
   def upsert(code, data)
     Token.upsert({ code: code, data: data }, unique_by: :code, returning: :id).rows.first.first
   end

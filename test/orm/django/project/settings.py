@@ -19,7 +19,7 @@ DATABASES = {
         "PORT": os.environ["PGPORT"],
         "USER": os.environ["PGUSER"],
         "NAME": os.environ["PGDATABASE"],
-        # A database that a superuser has put the extension into; with --keepdb the runner uses it.
+        # With --keepdb, the test runner uses this database, in which a superuser has created the extension.
         "TEST": {"NAME": os.environ["PGDATABASE"]},
     },
 }
@@ -29,9 +29,9 @@ DATABASES["pool"] = {
     **DATABASES["default"],
     "HOST": os.environ["POOL_HOST"],
     "PORT": os.environ["POOL_PORT"],
-    # A cursor would be opened on one server connection and read on another.
+    # pgbouncer might open a cursor on one server connection and read it on another.
     "DISABLE_SERVER_SIDE_CURSORS": True,
-    # Connections to the pool are cheap: one for each request.
+    # Open a connection for each request: connections to pgbouncer are cheap.
     "CONN_MAX_AGE": 0,
     "TEST": {"MIRROR": "default"},
 }

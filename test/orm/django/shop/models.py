@@ -9,21 +9,21 @@ from .documents import Document, DocumentQuerySet
 
 
 class Session(Document):
-    """A login on a device; half an hour after it was last used, it is over."""
+    """A login on a device; expires half an hour after it was last used."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="logins")
 
     def save(self, *, force_insert=False, force_update=False, **kwargs):
-        # Where UPDATE finds no row, Django's save() goes on to INSERT: a login that has
-        # expired since it was loaded would be back.  Forced, it raises DatabaseError.
+        # If its UPDATE finds no row, Django's save() inserts the row.  This would bring back a
+        # login that expired after it was loaded.  With force_update, save() raises DatabaseError.
         force_update = force_update or not (force_insert or self._state.adding)
         super().save(force_insert=force_insert, force_update=force_update, **kwargs)
 
 
 class TokenQuerySet(DocumentQuerySet):
     def upsert(self, email, data):
-        """One statement, for all versions of Django; try again on SQLSTATE 40001."""
+        """Upserts in one statement, in all versions of Django.  Retry it on SQLSTATE 40001."""
         return self.raw(
             """
             INSERT INTO shop_token (email, data) VALUES (%s, %s)
@@ -35,7 +35,7 @@ class TokenQuerySet(DocumentQuerySet):
 
 
 class Token(Document):
-    """A one-time token; each has a ttl of its own, or is for ever."""
+    """A one-time token, which has its own ttl or never expires."""
 
     email = models.EmailField(unique=True)
 
@@ -43,7 +43,7 @@ class Token(Document):
 
 
 class Cart(Document):
-    """A cart that is saved again after it has expired may live again: Django's own save()."""
+    """A cart.  Its save() is Django's own, which inserts an expired cart again."""
 
 
 class CartItem(Document):
@@ -55,9 +55,9 @@ class CartItem(Document):
 
 
 class WebSession(AbstractBaseSession):
-    """What django.contrib.sessions would keep as text, as a document.
+    """A session of django.contrib.sessions, stored as a document instead of text.
 
-    It does not map written_at: a model need not.
+    The model does not map written_at, because a model need not map it.
     """
 
     session_data = models.JSONField()

@@ -6,13 +6,13 @@ SERIALIZATION_FAILURE = "40001"
 
 
 def retry_serialization_failures(function, attempts=3):
-    """Runs the function in a transaction, and anew where the server says "try again"."""
+    """Runs the function in a transaction, and retries it after a serialization failure."""
 
     @wraps(function)
     def wrapper(*args, **kwargs):
         for attempt in range(1, attempts + 1):
             try:
-                # Durable: only the outermost transaction can be begun again.
+                # Durable, because only the outermost transaction can be retried.
                 with transaction.atomic(durable=True):
                     return function(*args, **kwargs)
             except OperationalError as error:

@@ -1,4 +1,4 @@
-"""SESSION_ENGINE: Django's sessions as documents, which the server lets expire."""
+"""SESSION_ENGINE that stores Django's sessions as documents that expire."""
 
 from django.contrib.sessions.backends.db import SessionStore as DatabaseStore
 

@@ -8,7 +8,7 @@ import * as schema from './schema.ts';
 /** The database, or a transaction in it. */
 export type Db = PgDatabase<NodePgQueryResultHKT, typeof schema>;
 
-/** Connects to where the environment (PGHOST, PGPORT, ...) says. */
+/** Connects to the server that the environment names (PGHOST, PGPORT, ...). */
 export function connect(config: PoolConfig = {}) {
 	return drizzle({ client: new Pool(config), schema });
 }

@@ -1,7 +1,7 @@
 import { DrizzleQueryError } from 'drizzle-orm/errors';
 import { DatabaseError } from 'pg';
 
-/** The error of the server, which Drizzle wraps into one that shows the query. */
+/** Returns the error of the server, which Drizzle wraps in an error that shows the query. */
 export function serverError(error: unknown): DatabaseError | undefined {
 	const cause = error instanceof DrizzleQueryError ? error.cause : error;
 	return cause instanceof DatabaseError ? cause : undefined;
@@ -12,8 +12,8 @@ export class StaleDocumentError extends Error {
 }
 
 /**
- * The one row that an update or delete returned.  None means that it has expired, or was deleted,
- * since it was read; Drizzle itself takes that for a success.
+ * Returns the one row of an update or delete.  Throws if there is none, because the document has
+ * expired or was deleted after it was read.  Drizzle itself treats this as a success.
  */
 export function theRow<Row>([row]: Row[]): Row {
 	if (row === undefined) {

@@ -3,8 +3,8 @@ import { serverError } from './errors.ts';
 const SERIALIZATION_FAILURE = '40001';
 
 /**
- * Tries again what failed only because of somebody else, or because a document expired under an
- * upsert: a single statement, or a whole transaction, but never a part of one.
+ * Retries after a serialization failure.  An upsert fails this way if its document expires during
+ * the upsert.  Use it for a single statement or a whole transaction, never for a part of one.
  */
 export async function retrying<Result>(work: () => Promise<Result>, attempts = 3): Promise<Result> {
 	for (let attempt = 1; ; attempt++) {

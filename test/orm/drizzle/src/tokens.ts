@@ -6,8 +6,8 @@ import { tokens } from './schema.ts';
 type NewToken = Pick<typeof tokens.$inferInsert, 'code' | 'data'>;
 
 /**
- * Creates the token, or replaces the document of the one that has this code.  To be called by way
- * of retrying(), or in a transaction that is.
+ * Creates the token, or replaces the document of the live token with this code.  Call this function
+ * in retrying(), or in a transaction that is in retrying().
  */
 export async function putToken(db: Db, token: NewToken) {
 	const rows = await db
@@ -18,7 +18,7 @@ export async function putToken(db: Db, token: NewToken) {
 	return theRow(rows);
 }
 
-/** Takes a token out of circulation: the first to ask gets it, and undefined is for all others. */
+/** Deletes a token and returns it.  Only the first caller gets the token, others get undefined. */
 export async function redeemToken(db: Db, code: string) {
 	const [token] = await db.delete(tokens).where(eq(tokens.code, code)).returning();
 	return token;

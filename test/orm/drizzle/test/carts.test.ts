@@ -51,7 +51,7 @@ test('a join skips expired rows on either side', async () => {
 	assert.deepEqual(rows, [{ cart: { customer: 'Bob' }, item: { sku: 'coffee' } }]);
 });
 
-test('an item may outlive its cart, which is null then, although its type does not say so', async () => {
+test('the expired cart of a live item is null, although the type does not allow null', async () => {
 	const cart = await createCart('Ann', 60);
 	const item = await addItem(cart.id, 'tea');
 	await travel(60);
@@ -88,7 +88,7 @@ test('a cart whose items have expired can be deleted', async () => {
 	assert.equal(rowCount, 1);
 });
 
-test('counts leave expired carts out', async () => {
+test('counts leave out expired carts', async () => {
 	for (const ttl of [60, 120, 120, -1]) {
 		await createCart('Ann', ttl);
 	}
@@ -101,7 +101,7 @@ test('counts leave expired carts out', async () => {
 	assert.deepEqual(await db.select({ all: count() }).from(carts), [{ all: 1 }]);
 });
 
-/** Seven carts, of which every other one has expired; what is left are 1, 3, 5 and 7. */
+/** Creates seven carts, of which every other one expires; 1, 3, 5 and 7 stay live. */
 async function createCartsOfWhichSomeExpire() {
 	const documents = [1, 2, 3, 4, 5, 6, 7].map((n) => ({
 		customer: `customer ${n}`,
@@ -111,7 +111,7 @@ async function createCartsOfWhichSomeExpire() {
 	await travel(60);
 }
 
-test('pages by limit and offset are full, and without expired carts', async () => {
+test('pages by limit and offset are full, without expired carts', async () => {
 	await createCartsOfWhichSomeExpire();
 	const page = async (offset: number) => {
 		const rows = await db.query.carts.findMany({ orderBy: carts.id, limit: 3, offset });
@@ -122,7 +122,7 @@ test('pages by limit and offset are full, and without expired carts', async () =
 	assert.deepEqual(await page(3), [7]);
 });
 
-test('pages by the last key are full, and go on behind a cart that has expired since', async () => {
+test('pages by key are full, and continue after a cart that has expired', async () => {
 	await createCartsOfWhichSomeExpire();
 	const pageAfter = async (id: number) => {
 		const rows = await db.select().from(carts).where(gt(carts.id, id)).orderBy(carts.id).limit(2);

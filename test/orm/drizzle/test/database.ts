@@ -1,4 +1,4 @@
-// The database of the tests, and its clock.
+// The test database and its clock.
 import assert from 'node:assert/strict';
 import { after, before, beforeEach } from 'node:test';
 import { sql } from 'drizzle-orm';
@@ -8,7 +8,7 @@ import { serverError } from '../src/errors.ts';
 import { migrateToLatest } from '../src/migrate.ts';
 import { carts, cartItems, sessions, tokens, users } from '../src/schema.ts';
 
-/** One connection, so that travel() moves the clock for all that follows. */
+/** One connection, so that travel() moves the clock of all later statements. */
 export const db = connect({ max: 1 });
 
 /** Sets the clock of the connection to so many seconds after the real time. */
@@ -16,12 +16,12 @@ export async function travel(seconds: number) {
 	await db.execute(sql`select set_config('ttl_docs.clock_offset', ${`${seconds}s`}, false)`);
 }
 
-/** The same until the end of a transaction: for a pool, where the next one has another connection. */
+/** Moves the clock of one transaction: behind pgbouncer, the next one may use another connection. */
 export async function travelInTransaction(tx: Db, seconds: number) {
 	await tx.execute(sql`select set_config('ttl_docs.clock_offset', ${`${seconds}s`}, true)`);
 }
 
-/** Does something so many seconds ago. */
+/** Runs the work with the clock so many seconds in the past. */
 export async function inThePast<Result>(seconds: number, work: () => Promise<Result>) {
 	await travel(-seconds);
 	const result = await work();
@@ -35,7 +35,7 @@ export async function emptyDatabase() {
 	await db.execute(sql`create schema public`);
 }
 
-/** Gives each test of a file the migrated database without any rows, and the real time. */
+/** Gives each test of a file the migrated database with empty tables, and the real time. */
 export function useMigratedDatabase() {
 	before(async () => {
 		await emptyDatabase();
@@ -50,7 +50,7 @@ export function useMigratedDatabase() {
 	after(() => db.$client.end());
 }
 
-/** For assert.rejects(): what the server answered, which Drizzle has as the cause of its error. */
+/** For assert.rejects(): checks the server's error, which is the cause of Drizzle's error. */
 export function refusal(code: string, message: string | RegExp) {
 	return (error: unknown) => {
 		const answer = serverError(error);

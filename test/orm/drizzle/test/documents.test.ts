@@ -28,12 +28,12 @@ async function customers() {
 	return rows.map(({ data }) => data.customer);
 }
 
-/** The answer of the server to a document with this ttl. */
+/** The server's error for a document with this invalid ttl. */
 function invalidTtl(ttl: string, table = 'carts') {
 	return refusal('22023', `invalid "ttl" in a document of "${table}": ${ttl}`);
 }
 
-test('a document without a ttl, or with null, lives as long as the collection says', async () => {
+test('a document without a ttl, or with a ttl of null, inherits the DefaultTTL', async () => {
 	const none = await createCart('Ann');
 	const unset = await createCart('Bob', null);
 
@@ -45,7 +45,7 @@ test('a document without a ttl, or with null, lives as long as the collection sa
 	assert.deepEqual(await customers(), []);
 });
 
-test('a document can have a ttl of its own', async () => {
+test('a document can have its own ttl', async () => {
 	const cart = await createCart('Ann', 120);
 
 	assert.equal(cart._ttl, 120);
@@ -62,14 +62,14 @@ test('a document with ttl -1 never expires', async () => {
 	assert.deepEqual(await customers(), ['Ann']);
 });
 
-test('the server sets _ts, and RETURNING brings it back', async () => {
+test('the server sets _ts, and RETURNING returns it', async () => {
 	const earlier = new Date();
 	const cart = await createCart('Ann');
 
 	assert.ok(cart._ts >= earlier && cart._ts <= new Date());
 });
 
-test('what a client puts into the system columns is not kept', async () => {
+test('the server replaces system columns from the client', async () => {
 	const earlier = new Date();
 	const [cart] = await db
 		.insert(carts)
@@ -81,13 +81,13 @@ test('what a client puts into the system columns is not kept', async () => {
 	assert.notEqual(cart!._slot, 7);
 });
 
-test('a row can be sent as JSON with its system columns', async () => {
+test('a row with its system columns can be converted to JSON', async () => {
 	const cart = await createCart('Ann');
 
 	assert.equal(JSON.parse(JSON.stringify(cart)).data.customer, 'Ann');
 });
 
-test('a bulk insert takes documents of every kind', async () => {
+test('a bulk insert accepts documents with different ttls', async () => {
 	await db
 		.insert(carts)
 		.values([
@@ -111,7 +111,7 @@ test('reading an expired document finds nothing', async () => {
 	assert.deepEqual(await db.select().from(carts).where(eq(carts.id, id)), []);
 });
 
-test('a ttl of 0 is an error with the message of the server, and nothing is written', async () => {
+test("a ttl of 0 throws an error with the server's message, and nothing is written", async () => {
 	await assert.rejects(createCart('Ann', 0), invalidTtl('0'));
 
 	assert.deepEqual(await customers(), []);
@@ -119,13 +119,13 @@ test('a ttl of 0 is an error with the message of the server, and nothing is writ
 
 test('a ttl that is a string is an error for TypeScript and for the server', async () => {
 	await assert.rejects(
-		// @ts-expect-error: the type of the document says that a ttl is a number
+		// @ts-expect-error: in the type of the document, ttl is a number
 		db.insert(tokens).values({ code: 'a', data: { purpose: 'login', ttl: '60' } }),
 		invalidTtl('"60"', 'tokens'),
 	);
 });
 
-test('one invalid ttl fails a bulk insert as a whole', async () => {
+test('a bulk insert with one invalid ttl inserts nothing', async () => {
 	const documents = [{ customer: 'Ann' }, { customer: 'Bob', ttl: 1.5 }];
 
 	await assert.rejects(
@@ -135,7 +135,7 @@ test('one invalid ttl fails a bulk insert as a whole', async () => {
 	assert.deepEqual(await customers(), []);
 });
 
-test('an invalid ttl fails its transaction, and the connection goes on', async () => {
+test('an invalid ttl aborts its transaction, and the connection still works', async () => {
 	await assert.rejects(
 		db.transaction(async (tx) => {
 			await tx.insert(carts).values({ data: { customer: 'Ann' } });
@@ -148,7 +148,7 @@ test('an invalid ttl fails its transaction, and the connection goes on', async (
 	assert.deepEqual(await customers(), ['Cleo']);
 });
 
-test('an invalid ttl fails only a nested transaction, which is a savepoint', async () => {
+test('an invalid ttl in a nested transaction (a savepoint) does not abort the outer transaction', async () => {
 	await db.transaction(async (tx) => {
 		await tx.insert(carts).values({ data: { customer: 'Ann' } });
 		await assert.rejects(

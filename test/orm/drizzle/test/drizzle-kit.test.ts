@@ -1,4 +1,4 @@
-// What drizzle-kit makes of collections, without the recipe of src/ttl.ts and with it.
+// drizzle-kit with collections, without and with the recipe in src/ttl.ts.
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { cp, readFile, rm, writeFile } from 'node:fs/promises';
@@ -20,23 +20,23 @@ after(() => db.$client.end());
 const NAIVE = '--config=test/naive/drizzle.config.ts';
 const PULLED = '--config=test/pulled/drizzle.config.ts';
 
-/** Returns what it prints; its exit status is 0 also where push fails. */
+/** Runs drizzle-kit and returns its output.  Its exit status is 0 even if push fails. */
 async function drizzleKit(...args: string[]) {
 	const { stdout, stderr } = await promisify(execFile)('node_modules/.bin/drizzle-kit', args);
 	return stdout + stderr;
 }
 
-/** Lets drizzle-kit write a migration to a folder of the test. */
+/** Makes drizzle-kit write a migration to the test's folder. */
 function generate(...args: string[]) {
 	return drizzleKit('generate', '--dialect=postgresql', '--out=tmp/history', ...args);
 }
 
-/** The path of the migration that generate() has written. */
+/** Returns the path of the migration that generate() has written. */
 function written(output: string) {
 	return output.match(/tmp\/history\/\w+\.sql/)![0];
 }
 
-/** A database whose sessions are a collection, though its schema.ts does not know that. */
+/** Makes the table sessions a collection whose schema.ts does not have the system columns. */
 async function migrateNaively() {
 	await generate('--schema=test/naive/schema.ts');
 	await migrateToLatest(db, 'tmp/history');
@@ -48,7 +48,7 @@ async function createSession() {
 	await db.execute(sql`insert into sessions (user_id, data) values (${user!.id}, '{"page": "/"}')`);
 }
 
-/** How many sessions there are now, and when half an hour has passed. */
+/** Counts the sessions now and after half an hour. */
 async function sessionsNowAndLater() {
 	const now = await db.$count(sessions);
 	await travel(1800);
@@ -68,7 +68,7 @@ async function systemColumns() {
 	return rows.map(({ name }) => name);
 }
 
-test('migrate from zero makes working collections', async () => {
+test('migrate on an empty database creates working collections', async () => {
 	await migrateToLatest(db);
 	await createSession();
 
@@ -84,14 +84,14 @@ test('migrate again does nothing', async () => {
 	assert.deepEqual(await sessionsNowAndLater(), EXPIRES);
 });
 
-test('generate finds the migrations complete', async () => {
+test('generate finds no changes', async () => {
 	await cp('drizzle', 'tmp/history', { recursive: true });
 
 	const output = await generate('--schema=src/schema.ts');
 	assert.match(output, /No schema changes, nothing to migrate/);
 });
 
-test('without the recipe, push wants to drop index and columns; ttl_docs refuses each', async () => {
+test('without the recipe, push wants to drop the purge index and the system columns; ttl_docs refuses each', async () => {
 	await migrateNaively();
 	await createSession();
 
@@ -115,7 +115,7 @@ test('without the recipe, push wants to drop index and columns; ttl_docs refuses
 	assert.deepEqual(await sessionsNowAndLater(), EXPIRES);
 });
 
-test('without the recipe, push asks nobody while the table is empty, and is refused', async () => {
+test('without the recipe, push does not ask while the table is empty; ttl_docs refuses the change', async () => {
 	await migrateNaively();
 
 	const output = await drizzleKit('push', NAIVE);
@@ -124,7 +124,7 @@ test('without the recipe, push asks nobody while the table is empty, and is refu
 	assert.deepEqual(await sessionsNowAndLater(), EXPIRES);
 });
 
-test('without the recipe, push does drop the index while TTL is off, and that can be mended', async () => {
+test('without the recipe, push drops the purge index while TTL is off; set_indexing() restores it', async () => {
 	await migrateNaively();
 	await db.execute(sql`select ttl_docs.set_default_ttl('sessions', null)`);
 
@@ -139,7 +139,7 @@ test('without the recipe, push does drop the index while TTL is off, and that ca
 	assert.deepEqual(await sessionsNowAndLater(), EXPIRES);
 });
 
-test('with the recipe, push has nothing to do', async () => {
+test('with the recipe, push finds no changes', async () => {
 	await migrateToLatest(db);
 	await createSession();
 
@@ -147,7 +147,7 @@ test('with the recipe, push has nothing to do', async () => {
 	assert.deepEqual(await sessionsNowAndLater(), EXPIRES);
 });
 
-test('push into an empty database makes plain tables, until they are adopted', async () => {
+test('push into an empty database creates plain tables, which adopt() makes collections', async () => {
 	assert.match(await drizzleKit('push'), /Changes applied/);
 	await createSession();
 	assert.deepEqual(await sessionsNowAndLater(), STAYS);
@@ -157,7 +157,7 @@ test('push into an empty database makes plain tables, until they are adopted', a
 	assert.match(await drizzleKit('push'), /No changes detected/);
 });
 
-test('pull writes the system columns and the index, and push agrees with that', async () => {
+test('pull writes the system columns and the purge index; push then finds no changes', async () => {
 	await migrateToLatest(db);
 	await createSession();
 
@@ -170,7 +170,7 @@ test('pull writes the system columns and the index, and push agrees with that', 
 	assert.deepEqual(await sessionsNowAndLater(), EXPIRES);
 });
 
-test('a table in use gets the columns by a migration, then is adopted by the next', async () => {
+test('one migration adds the system columns to a table in use, the next one adopts the table', async () => {
 	await generate('--schema=test/naive/schema.ts');
 	await migrateToLatest(db, 'tmp/history');
 	await createSession();
@@ -183,7 +183,7 @@ test('a table in use gets the columns by a migration, then is adopted by the nex
 	assert.match(await drizzleKit('push'), /No changes detected/);
 });
 
-test('a table that is adopted first, and gets the recipe later, needs no migration for that', async () => {
+test('a table that is adopted before it gets the recipe needs no migration for the system columns', async () => {
 	await migrateNaively();
 	await createSession();
 

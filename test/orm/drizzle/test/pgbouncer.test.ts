@@ -1,4 +1,4 @@
-// Through pgbouncer in transaction mode, where each transaction may have another connection.
+// Through pgbouncer in transaction mode, where each transaction may use another server connection.
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { after, test } from 'node:test';
@@ -15,7 +15,7 @@ const pool = { host: process.env.POOL_HOST, port: Number(process.env.POOL_PORT) 
 const pooled = connect(pool);
 after(() => pooled.$client.end());
 
-test('reads and writes need no settings, also several at a time', async () => {
+test('reads and writes need no settings, even if they run concurrently', async () => {
 	const codes = ['a', 'b', 'c', 'd', 'e', 'f', 'g', 'h'];
 	const put = (code: string) => putToken(pooled, { code, data: { purpose: 'login' } });
 	await Promise.all(codes.map((code) => retrying(() => put(code))));
@@ -38,7 +38,7 @@ test('documents expire', async () => {
 	assert.equal(await pooled.$count(tokens), 1);
 });
 
-test('an upsert over an expired document inserts', async () => {
+test('an upsert replaces an expired document', async () => {
 	const first = await putToken(pooled, { code: 'a', data: { purpose: 'login', ttl: 60 } });
 
 	const second = await retrying(() =>
@@ -50,16 +50,16 @@ test('an upsert over an expired document inserts', async () => {
 	assert.notEqual(second.id, first.id);
 });
 
-test('.prepare() with a name does not work there: the next connection does not know it', async (t) => {
+test('.prepare() with a name does not work: another server connection does not have the statement', async (t) => {
 	const client = connect({ ...pool, max: 1 });
 	t.after(() => client.$client.end());
-	// The connections are older than this test, and may know other names.
+	// The server connections are older than this test, and may have statements with other names.
 	const name = `tokens_${randomUUID()}`;
 	const allTokens = client.select().from(tokens).prepare(name);
 	assert.deepEqual(await allTokens.execute(), []);
 
 	await pooled.transaction(async (tx) => {
-		// pgbouncer gives the connection that was used last, so this has the one of the statement.
+		// pgbouncer assigns the connection that was used last, so this occupies the one with the statement.
 		await tx.execute(sql`select 1`);
 		await assert.rejects(
 			allTokens.execute(),

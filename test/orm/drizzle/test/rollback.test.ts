@@ -1,4 +1,4 @@
-// Tests that run in a transaction and leave nothing behind work with collections, too.
+// Tests that run in a transaction and roll it back also work with collections.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { TransactionRollbackError } from 'drizzle-orm';
@@ -16,7 +16,7 @@ async function rolledBack(work: (tx: Db) => Promise<void>) {
 	await assert.rejects(transaction, TransactionRollbackError);
 }
 
-test('in a transaction that is rolled back, documents expire and the clock comes back', async () => {
+test('documents expire in a transaction, and its rollback resets the clock', async () => {
 	await rolledBack(async (tx) => {
 		await tx.insert(carts).values({ data: { customer: 'Ann', ttl: 60 } });
 		assert.equal(await tx.$count(carts), 1);

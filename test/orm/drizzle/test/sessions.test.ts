@@ -39,21 +39,21 @@ test('Drizzle reports a delete of an expired document as a success with no rows'
 	assert.deepEqual(await deletion.returning(), []);
 });
 
-test('saving a session that expired since it was loaded is an error with the recipe', async () => {
+test('with the recipe, saving a session that expired after it was loaded throws an error', async () => {
 	const session = await logIn();
 	await travel(30 * MINUTE);
 
 	await assert.rejects(saveSession(db, { ...session, data: { page: '/late' } }), StaleDocumentError);
 });
 
-test('ending a session that has expired is an error with the recipe', async () => {
+test('with the recipe, ending an expired session throws an error', async () => {
 	const session = await logIn();
 	await travel(30 * MINUTE);
 
 	await assert.rejects(endSession(db, session.id), StaleDocumentError);
 });
 
-test('a live session is saved and ended', async () => {
+test('a live session can be saved and ended', async () => {
 	const session = await logIn();
 
 	const saved = await saveSession(db, { ...session, data: { page: '/cart' } });
@@ -63,14 +63,14 @@ test('a live session is saved and ended', async () => {
 	assert.equal(await findSession(db, session.id), undefined);
 });
 
-test('a save with a ttl changes how long the session lives, one without it restores the default', async () => {
+test('saving a session with a ttl sets its own ttl, saving it without a ttl makes it inherit again', async () => {
 	const session = await logIn();
 
 	assert.equal((await saveSession(db, { ...session, data: { ttl: MINUTE } }))._ttl, MINUTE);
 	assert.equal((await saveSession(db, { ...session, data: {} }))._ttl, null);
 });
 
-test('touching a session restarts its countdown and leaves the document alone', async () => {
+test('touching a session restarts its countdown and does not change the document', async () => {
 	const session = await logIn();
 
 	await travel(20 * MINUTE);
@@ -83,7 +83,7 @@ test('touching a session restarts its countdown and leaves the document alone', 
 	assert.equal(await findSession(db, session.id), undefined);
 });
 
-test('touching a session that has expired does not bring it back', async () => {
+test('touching an expired session does not bring it back', async () => {
 	const session = await logIn();
 	await travel(30 * MINUTE);
 

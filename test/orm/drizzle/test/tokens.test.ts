@@ -31,7 +31,7 @@ test('a unique key of an expired token is free for a plain insert', async () => 
 	assert.deepEqual(await db.select().from(tokens), [created]);
 });
 
-test('a token can move to the unique key of an expired one', async () => {
+test('an update can take the unique key of an expired token', async () => {
 	await inThePast(60, () => createToken(login));
 	const { id } = await createToken({ ...reset, code: 'xyz' });
 
@@ -39,7 +39,7 @@ test('a token can move to the unique key of an expired one', async () => {
 	assert.equal((await db.query.tokens.findFirst({ where: eq(tokens.code, 'abc') }))?.id, id);
 });
 
-test('a token is redeemed once, and not at all when it has expired', async () => {
+test('a live token can be redeemed once, an expired token cannot', async () => {
 	await createToken(login);
 	assert.equal((await redeemToken(db, 'abc'))?.data.purpose, 'login');
 	assert.equal(await redeemToken(db, 'abc'), undefined);
@@ -49,7 +49,7 @@ test('a token is redeemed once, and not at all when it has expired', async () =>
 	assert.equal(await redeemToken(db, 'abc'), undefined);
 });
 
-test('onConflictDoUpdate over a live token updates it', async () => {
+test('onConflictDoUpdate updates a live token', async () => {
 	const live = await createToken(login);
 	const put = await retrying(() => putToken(db, reset));
 
@@ -58,7 +58,7 @@ test('onConflictDoUpdate over a live token updates it', async () => {
 	assert.deepEqual(put.data, reset.data);
 });
 
-test('onConflictDoUpdate over an expired token inserts a new one', async () => {
+test('onConflictDoUpdate replaces an expired token by a new one', async () => {
 	const expired = await inThePast(60, () => createToken(login));
 	const put = await retrying(() => putToken(db, reset));
 
@@ -67,7 +67,7 @@ test('onConflictDoUpdate over an expired token inserts a new one', async () => {
 	assert.deepEqual(await db.select().from(tokens), [put]);
 });
 
-test('onConflictDoNothing inserts over an expired token only', async () => {
+test('onConflictDoNothing keeps a live token and replaces an expired one', async () => {
 	const insert = () => db.insert(tokens).values(reset).onConflictDoNothing().returning();
 
 	await createToken(login);
@@ -91,7 +91,7 @@ test('an upsert of several tokens updates the live ones and inserts the others',
 	);
 });
 
-/** An upsert that takes a minute between finding the token and updating it. */
+/** Runs an upsert that takes a minute between finding the token and updating it. */
 function slowUpsert() {
 	return db
 		.insert(tokens)
@@ -104,7 +104,7 @@ function slowUpsert() {
 		.returning();
 }
 
-test('an upsert whose token expires while it runs fails with 40001', async () => {
+test('an upsert whose token expires during the upsert fails with 40001', async () => {
 	await createToken(login);
 
 	await assert.rejects(
@@ -113,13 +113,13 @@ test('an upsert whose token expires while it runs fails with 40001', async () =>
 	);
 });
 
-test('such an upsert, tried again, inserts a new token', async () => {
+test('the retry of such an upsert inserts a new token', async () => {
 	const expiring = await createToken(login);
 
 	let attempts = 0;
 	const [put] = await retrying(async () => {
 		if (++attempts > 1) {
-			// The server has undone that minute together with the rest of the first attempt.
+			// The server has rolled back the clock together with the first attempt.
 			await travel(60);
 		}
 		return slowUpsert();
@@ -129,7 +129,7 @@ test('such an upsert, tried again, inserts a new token', async () => {
 	assert.deepEqual(await db.select().from(tokens), [put]);
 });
 
-test('the retry gives up after some attempts, and passes other errors on at once', async () => {
+test('retrying() limits the number of attempts, and does not retry after other errors', async () => {
 	const raise = (code: string) => db.execute(sql.raw(`do $$ begin raise sqlstate '${code}'; end $$`));
 	let attempts = 0;
 	const counted = (code: string) => () => {

@@ -1,4 +1,4 @@
-"""How Alembic reaches the database and the models."""
+"""Alembic's environment: connects to the database, and loads the models."""
 from alembic import context
 
 from shop.autogenerate import include_object, process_revision_directives
@@ -20,7 +20,7 @@ def migrate(**connection):
 if context.is_offline_mode():
     migrate(dialect_name=engine.name, literal_binds=True)
 elif "connection" in context.config.attributes:
-    # A program that runs migrations brings its own.
+    # A program that runs migrations passes its own connection.
     migrate(connection=context.config.attributes["connection"])
 else:
     with engine.connect() as connection:

@@ -1,4 +1,4 @@
-"""What Alembic's autogenerate has to know of collections.  See migrations/env.py."""
+"""Hooks that teach Alembic's autogenerate about collections.  migrations/env.py uses them."""
 from alembic.autogenerate.rewriter import Rewriter
 from alembic.operations.ops import CreateTableOp, ExecuteSQLOp
 
@@ -6,7 +6,7 @@ SYSTEM_COLUMNS = {"_ts", "_ttl", "_slot"}
 
 
 def include_object(item, name, kind, reflected, compare_to):
-    """Leave alone what ttl_docs.adopt() has added to a table."""
+    """Ignore the columns and the index that ttl_docs.adopt() has added to a table."""
     if kind == "column":
         return name not in SYSTEM_COLUMNS
     if kind == "index":
@@ -19,10 +19,10 @@ process_revision_directives = Rewriter()
 
 @process_revision_directives.rewrites(CreateTableOp)
 def adopt_new_collection(context, revision, create_table):
-    """Let a revision that creates the table of a collection adopt it, too."""
+    """Make a revision that creates the table of a collection also adopt the table."""
     if "default_ttl" not in create_table.info:
         return create_table
-    # Constraints are among the "columns", and may have no name.
+    # The "columns" include constraints, which may have no name.
     create_table.columns = [
         column for column in create_table.columns if getattr(column, "name", None) not in SYSTEM_COLUMNS
     ]

@@ -1,4 +1,4 @@
-"""The way to the database: engines, sessions, transactions."""
+"""Engines, sessions and transactions."""
 from sqlalchemy import create_engine
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError
@@ -7,27 +7,27 @@ from sqlalchemy.pool import NullPool
 
 SERIALIZATION_FAILURE = "40001"
 
-# Without a host in the URL, libpq goes by PGHOST, PGDATABASE and so on.
+# Without a host in the URL, libpq uses PGHOST, PGDATABASE and so on.
 engine = create_engine("postgresql+psycopg2://", future=True)
 Session = sessionmaker(engine, future=True)
 
 
 def pgbouncer_engine(host, port):
-    """An engine for a pgbouncer in transaction mode.
+    """Return an engine for a pgbouncer in transaction mode.
 
-    pgbouncer is the pool, so there is none here.  psycopg2 has nothing to be
-    turned off: it prepares no statements on the server, and its server-side
-    cursors end with their transaction.
+    pgbouncer is the pool, so the engine has none.  psycopg2 needs no settings:
+    it prepares no statements on the server, and its server-side cursors end
+    with their transaction.
     """
     url = URL.create("postgresql+psycopg2", query={"host": host, "port": port})
     return create_engine(url, poolclass=NullPool, future=True)
 
 
 def run_in_transaction(work, sessions=Session, attempts=3):
-    """Return work(session), done in a transaction of its own.
+    """Run work(session) in its own transaction and return the result.
 
-    It is done again from the start where the database asks for that: also
-    ON CONFLICT DO UPDATE does so, when a document expires under its hands.
+    Retry the transaction after a serialization failure.  ON CONFLICT DO UPDATE
+    fails this way if its document expires during the statement.
     """
     for attempt in range(1, attempts + 1):
         try:

@@ -1,4 +1,4 @@
-"""The tables of a small shop.  All but users are collections: their rows expire."""
+"""The tables of a small shop.  All except users are collections: their rows expire."""
 from uuid import uuid4
 
 from sqlalchemy import Column, DateTime, FetchedValue, ForeignKey, Identity, Integer, Text, event, func, select
@@ -10,13 +10,13 @@ Base = declarative_base()
 
 
 class Collection:
-    """A table that the migration has given to ttl_docs.adopt()."""
+    """A table that the migration adopts with ttl_docs.adopt()."""
 
-    # Its top-level "ttl" is the document's own time to live, in seconds.
+    # Its top-level "ttl" is the document's own ttl in seconds.
     doc = Column(MutableDict.as_mutable(JSONB), nullable=False)
 
-    # Written by the server at every write.  "system" keeps them out of CREATE
-    # TABLE, because adopt() adds them.
+    # The server sets these columns at every write.  "system" keeps them out of
+    # CREATE TABLE, because adopt() adds them.
     _ts = Column(
         DateTime(timezone=True),
         server_default=FetchedValue(),
@@ -26,12 +26,12 @@ class Collection:
     )
     _ttl = Column(Integer, server_default=FetchedValue(), server_onupdate=FetchedValue(), system=True)
 
-    # Every INSERT and UPDATE brings them back, by RETURNING.
+    # Every INSERT and UPDATE returns them with RETURNING.
     __mapper_args__ = {"eager_defaults": True}
 
     def touch(self):
-        """Start the countdown again at the next flush, without sending the document."""
-        # Any UPDATE does.  The server puts its own value in.
+        """Restart the countdown at the next flush, without sending the document."""
+        # Any UPDATE restarts the countdown.  The server replaces this value.
         self._ts = func.now()
 
 
@@ -40,7 +40,7 @@ class User(Base):
 
     id = Column(Integer, Identity(), primary_key=True)
     email = Column(Text, nullable=False, unique=True)
-    # The database has the last word on a user with sessions, not the ORM.
+    # The database, not the ORM, decides whether a user with sessions can be deleted.
     sessions = relationship("UserSession", back_populates="user", passive_deletes="all")
 
 
@@ -55,7 +55,7 @@ class UserSession(Collection, Base):
 
 class Token(Collection, Base):
     __tablename__ = "tokens"
-    # A token lives for as long as its document says.
+    # Each token has its own ttl.
     __table_args__ = {"info": {"default_ttl": -1}}
 
     id = Column(Integer, Identity(), primary_key=True)
@@ -75,7 +75,7 @@ class Cart(Collection, Base):
         passive_deletes=True,
     )
 
-    # Optimistic locking without a column for it: every write changes _ts.
+    # Use _ts for optimistic locking: every write changes it.
     @declared_attr
     def __mapper_args__(cls):
         return {**Collection.__mapper_args__, "version_id_col": cls._ts, "version_id_generator": False}
@@ -89,13 +89,13 @@ class CartItem(Collection, Base):
     cart_id = Column(ForeignKey("carts.id", ondelete="CASCADE"), nullable=False, index=True)
     cart = relationship("Cart", back_populates="items")
 
-    # An item that has expired meanwhile is as good as deleted.
+    # Deleting an item that has expired is not an error.
     __mapper_args__ = {**Collection.__mapper_args__, "confirm_deleted_rows": False}
 
 
 @event.listens_for(Base.metadata, "after_create")
 def adopt_collections(metadata, connection, tables, **options):
-    """Let Base.metadata.create_all() do what the migrations do."""
+    """Make Base.metadata.create_all() adopt the collections, as the migrations do."""
     for table in tables:
         if "default_ttl" in table.info:
             connection.execute(select(func.ttl_docs.adopt(table.fullname, table.info["default_ttl"])))

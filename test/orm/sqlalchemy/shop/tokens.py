@@ -1,4 +1,4 @@
-"""One-time tokens: at most one for a code."""
+"""One-time tokens; each code has at most one."""
 from sqlalchemy import select
 from sqlalchemy.dialects.postgresql import insert
 
@@ -6,9 +6,9 @@ from shop.models import Token
 
 
 def issue_token(session, code, doc):
-    """Return the token for a code: a new one, or the live one with a new document."""
+    """Upsert the token for a code, and return it."""
     new = insert(Token).values(code=code, doc=doc)
     upsert = new.on_conflict_do_update(index_elements=[Token.code], set_={"doc": new.excluded.doc})
-    # As an object, and fresh also where the session knows it already.
+    # Return an object, and refresh it if the session has loaded it already.
     token = select(Token).from_statement(upsert.returning(Token)).execution_options(populate_existing=True)
     return session.scalars(token).one()

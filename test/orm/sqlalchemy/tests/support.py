@@ -1,4 +1,4 @@
-"""A test case with an empty database, a session and a clock that can be moved."""
+"""Test cases with an empty database, a session and a clock that can be moved."""
 import unittest
 import warnings
 from contextlib import contextmanager
@@ -17,12 +17,12 @@ DAY = 24 * HOUR
 
 
 class Clock:
-    """The clock of all transactions of this program; the other clients of the server keep theirs."""
+    """Sets the clock of all transactions of this program; other clients of the server are not affected."""
 
     offset = 0
 
     def set(self, connection):
-        # LOCAL, because behind pgbouncer the next transaction may have another connection.
+        # LOCAL, because behind pgbouncer the next transaction may use another connection.
         connection.execute(text(f"SET LOCAL ttl_docs.clock_offset = {self.offset}"))
 
 
@@ -40,12 +40,12 @@ class DatabaseTest(unittest.TestCase):
         self.addCleanup(self.session.close)
 
     def travel(self, seconds):
-        """Let time pass, for transactions to come and for that of self.session."""
+        """Move the clock ahead, for the transaction of self.session and for later transactions."""
         clock.offset += seconds
         clock.set(self.session.connection())
 
     def save(self, *instances):
-        """Commit the instances and return the first.  They expire from the session, as always."""
+        """Commit the instances and return the first.  The commit unloads their attributes."""
         self.session.add_all(instances)
         self.session.commit()
         return instances[0]
@@ -61,7 +61,7 @@ class DatabaseTest(unittest.TestCase):
 
 
 class EmptySchemaTest(unittest.TestCase):
-    """A schema of its own stands for a new database in which the extension is there already."""
+    """Its own empty schema stands for a new database that has the extension."""
 
     def setUp(self):
         clock.offset = 0
@@ -81,7 +81,7 @@ class EmptySchemaTest(unittest.TestCase):
             connection.execute(text("DROP SCHEMA scratch CASCADE"))
 
     def default_ttls(self):
-        """The DefaultTTL of each collection, by its name."""
+        """Return the DefaultTTL of each collection by name."""
         with self.engine.begin() as connection:
             collections = text(
                 "SELECT relname, default_ttl FROM ttl_docs.collections JOIN pg_class ON pg_class.oid = collection"
@@ -90,7 +90,7 @@ class EmptySchemaTest(unittest.TestCase):
             return dict(connection.execute(collections).all())
 
     def assert_documents_expire(self, model, **values):
-        """Write a document of an hour, and come back too late."""
+        """Write a document with a ttl of an hour, and check that it expires."""
         with self.sessions.begin() as session:
             session.add(model(doc={"ttl": HOUR}, **values))
         for passing, count in ((HOUR - MINUTE, 1), (2 * MINUTE, 0)):

@@ -1,4 +1,4 @@
-"""What Alembic does with collections: by itself, and with the recipe of shop/autogenerate.py."""
+"""Alembic with collections, without and with the recipe in shop/autogenerate.py."""
 from contextlib import contextmanager
 from datetime import timedelta
 from io import StringIO
@@ -27,7 +27,7 @@ NaiveBase = declarative_base()
 
 
 class Note(NaiveBase):
-    """A model that knows nothing of ttl_docs."""
+    """A model without the system columns."""
 
     __tablename__ = "notes"
 
@@ -36,7 +36,7 @@ class Note(NaiveBase):
 
 
 def names(diffs):
-    """What a list of differences would change: ("remove_column", "notes", "_ts"), ..."""
+    """Return the changes in a list of differences: ("remove_column", "notes", "_ts"), ..."""
     found = []
     for diff in diffs:
         table = diff[2] if diff[0].endswith("_column") else diff[1].table.name
@@ -51,7 +51,7 @@ class WithoutTheRecipe(EmptySchemaTest):
         with self.engine.begin() as connection:
             connection.execute(text("SELECT ttl_docs.adopt('notes', 1800)"))
 
-    def test_autogenerate_would_drop_what_adopt_has_added(self):
+    def test_autogenerate_would_drop_the_system_columns_and_the_purge_index(self):
         with self.engine.begin() as connection:
             diffs = compare_metadata(MigrationContext.configure(connection), NaiveBase.metadata)
         self.assertEqual(
@@ -89,7 +89,7 @@ class WithoutTheRecipe(EmptySchemaTest):
 
 
 class WithTheRecipe(EmptySchemaTest):
-    """By the commands that "alembic upgrade", "alembic revision --autogenerate" ... run."""
+    """Runs the functions behind "alembic upgrade", "alembic revision --autogenerate" and so on."""
 
     def alembic(self, run, *arguments, **options):
         with self.engine.begin() as connection:
@@ -101,7 +101,7 @@ class WithTheRecipe(EmptySchemaTest):
         self.config = Config(ALEMBIC_INI)
 
     def pending_changes(self):
-        """What "alembic check" complains about (that command is there from Alembic 1.9 on)."""
+        """Return the changes that "alembic check" would report.  Alembic has that command since 1.9."""
         pending = []
 
         def take(context, revision, directives):
@@ -111,12 +111,12 @@ class WithTheRecipe(EmptySchemaTest):
         self.alembic(command.revision, autogenerate=True, process_revision_directives=take)
         return names(pending)
 
-    def test_a_database_migrated_from_zero_has_working_collections(self):
+    def test_the_migrations_create_working_collections_in_an_empty_database(self):
         self.alembic(command.upgrade, "head")
         self.assertEqual(self.default_ttls(), DEFAULT_TTLS)
         self.assert_documents_expire(Token, code="fresh")
 
-    def test_autogenerate_has_nothing_to_do(self):
+    def test_autogenerate_finds_no_changes(self):
         self.alembic(command.upgrade, "head")
         self.assertEqual(self.pending_changes(), [])
 
@@ -152,7 +152,7 @@ class WithTheRecipe(EmptySchemaTest):
         self.assertEqual(self.default_ttls(), DEFAULT_TTLS)
         self.assert_documents_expire(Token, code="generated")
 
-    def test_the_sql_script_of_the_migrations_makes_working_collections(self):
+    def test_the_sql_script_of_the_migrations_creates_working_collections(self):
         self.config.output_buffer = StringIO()
         command.upgrade(self.config, "head", sql=True)
         with self.engine.connect() as connection:
@@ -161,7 +161,7 @@ class WithTheRecipe(EmptySchemaTest):
         self.assertEqual(self.pending_changes(), [])
         self.assert_documents_expire(Token, code="scripted")
 
-    def test_down_and_up_again(self):
+    def test_downgrade_and_upgrade_again(self):
         self.alembic(command.upgrade, "head")
         self.alembic(command.downgrade, "base")
         self.assertEqual(self.default_ttls(), {})
@@ -191,7 +191,7 @@ class WithTheRecipe(EmptySchemaTest):
 
 
 class ChangingFilledTables(EmptySchemaTest):
-    """An UPDATE in a migration is a write like any other, and DDL sees the rows on disk."""
+    """An UPDATE in a migration restarts countdowns like any other write.  DDL checks expired rows, too."""
 
     def setUp(self):
         super().setUp()
@@ -210,7 +210,7 @@ class ChangingFilledTables(EmptySchemaTest):
         with self.sessions() as session:
             return session.scalars(select(Cart._ts)).one()
 
-    def test_a_column_with_a_server_default_restarts_no_countdown(self):
+    def test_adding_a_column_with_a_server_default_restarts_no_countdown(self):
         before = self.written_at()
         with self.operations() as op:
             op.add_column("carts", Column("currency", Text(), server_default="EUR", nullable=False))

@@ -1,4 +1,4 @@
-"""Tables made by Base.metadata, as many test suites do, and models made from tables."""
+"""Tables created by Base.metadata, as in many test suites, and models generated from tables."""
 from sqlalchemy import inspect
 from sqlalchemy.exc import ProgrammingError
 from sqlalchemy.ext.automap import automap_base
@@ -15,7 +15,7 @@ class CreateAll(EmptySchemaTest):
         )
         self.assert_documents_expire(Token, code="created")
 
-    def test_create_all_leaves_tables_that_are_there_alone(self):
+    def test_create_all_does_not_change_existing_tables(self):
         Base.metadata.create_all(self.engine)
         Base.metadata.create_all(self.engine)
         self.assert_documents_expire(Token, code="created")
@@ -26,12 +26,12 @@ class CreateAll(EmptySchemaTest):
         self.assertEqual(inspect(self.engine).get_table_names(), [])
         self.assertEqual(self.default_ttls(), {})
 
-    def test_a_table_that_nobody_has_adopted_is_noticed_at_the_first_write(self):
+    def test_the_first_write_to_a_table_that_is_not_adopted_fails(self):
         Token.__table__.create(self.engine)
         with self.assertRaisesRegex(ProgrammingError, "column tokens._ts does not exist"):
             self.assert_documents_expire(Token, code="plain")
 
-    def test_models_made_from_the_tables_read_and_write_collections(self):
+    def test_models_generated_from_the_tables_read_and_write_collections(self):
         Base.metadata.create_all(self.engine)
         Automapped = automap_base()
         Automapped.prepare(autoload_with=self.engine)

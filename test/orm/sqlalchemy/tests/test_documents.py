@@ -15,7 +15,7 @@ class Creating(DatabaseTest):
         lookup = select(func.ttl_docs.expires_at(model.__tablename__, model._ts, model._ttl)).where(model.id == id)
         return self.session.scalar(lookup)
 
-    def test_a_document_without_ttl_has_the_default_of_its_collection(self):
+    def test_a_document_without_a_ttl_inherits_the_default_ttl(self):
         login = self.save(UserSession(user=self.new_user(), doc={"page": "/home"}))
         self.assertIsNone(login._ttl)
         self.assertEqual(self.expires_at(UserSession, login.id), login._ts + timedelta(seconds=1800))
@@ -25,7 +25,7 @@ class Creating(DatabaseTest):
         self.travel(2 * MINUTE)
         self.assertIsNone(self.session.scalar(select(UserSession)))
 
-    def test_a_document_may_have_a_ttl_of_its_own(self):
+    def test_a_document_can_have_its_own_ttl(self):
         token = self.save(Token(code="short", doc={"ttl": 600}))
         self.assertEqual(token._ttl, 600)
         self.assertEqual(self.expires_at(Token, token.id), token._ts + timedelta(seconds=600))
@@ -35,16 +35,16 @@ class Creating(DatabaseTest):
         self.travel(2 * MINUTE)
         self.assertIsNone(self.session.scalar(select(Token)))
 
-    def test_a_document_with_ttl_minus_one_stays(self):
+    def test_a_document_with_ttl_minus_one_never_expires(self):
         login = self.save(UserSession(user=self.new_user(), doc={"ttl": -1}))
         self.assertEqual(login._ttl, -1)
-        # psycopg2 has no infinity, and gives its latest datetime.
+        # psycopg2 converts infinity to the latest datetime.
         self.assertEqual(self.expires_at(UserSession, login.id).year, datetime.max.year)
 
         self.travel(1000 * DAY)
         self.assertIsNotNone(self.session.scalar(select(UserSession)))
 
-    def test_system_columns_come_back_with_every_flush(self):
+    def test_every_flush_returns_the_system_columns(self):
         before = self.session.scalar(select(func.ttl_docs.now()))
         token = Token(code="fresh", doc={"ttl": 600})
         self.session.add(token)
@@ -52,7 +52,7 @@ class Creating(DatabaseTest):
         created = token._ts
         token.doc["ttl"] = 900
         self.session.flush()
-        # eager_defaults: nothing is left to be loaded.
+        # eager_defaults has loaded the columns already.
         self.assertIn("_ts", token.__dict__)
         self.assertEqual(token._ttl, 900)
         after = self.session.scalar(select(func.ttl_docs.now()))
@@ -60,7 +60,7 @@ class Creating(DatabaseTest):
         self.assertLess(created, token._ts)
         self.assertLess(token._ts, after)
 
-    def test_what_the_client_puts_into_system_columns_is_not_kept(self):
+    def test_the_server_replaces_system_columns_from_the_client(self):
         long_ago = datetime(2001, 1, 1, tzinfo=timezone.utc)
         before = self.session.scalar(select(func.ttl_docs.now()))
         token = self.save(Token(code="forged", doc={"ttl": 600}, _ts=long_ago, _ttl=-1))
@@ -81,13 +81,13 @@ class Creating(DatabaseTest):
         self.travel(2 * MINUTE)
         self.assertEqual(self.session.scalars(numbers).all(), list(range(0, 100, 2)))
 
-    def test_add_all_reads_the_system_columns_of_each_back(self):
+    def test_add_all_returns_the_system_columns_of_each_object(self):
         tokens = [Token(code=f"many-{n}", doc={"ttl": n}) for n in range(1, 101)]
         self.session.add_all(tokens)
         self.session.flush()
         self.assertEqual([token.__dict__["_ttl"] for token in tokens], list(range(1, 101)))
 
-    def test_an_invalid_ttl_is_a_data_error(self):
+    def test_an_invalid_ttl_raises_data_error(self):
         for ttl, shown in ((0, "0"), (1.5, "1.5"), ("60", '"60"')):
             with self.subTest(ttl=ttl):
                 self.session.add(Token(code="bad", doc={"ttl": ttl}))
@@ -121,7 +121,7 @@ class Reading(DatabaseTest):
     def test_the_attributes_of_an_expired_object_cannot_be_loaded(self):
         token = self.save(Token(code="gone", doc={"ttl": 60}))
         self.travel(HOUR)
-        # commit() has unloaded them, so this is a query.
+        # commit() has unloaded the attributes, so this runs a query.
         with self.assertRaises(ObjectDeletedError):
             token.doc
 
@@ -136,11 +136,11 @@ class Reading(DatabaseTest):
         token = self.save(Token(code="gone", doc={"ttl": 60}))
         self.assertEqual(token.code, "gone")
         self.travel(HOUR)
-        # The session has loaded it, and looks no further.
+        # The session has loaded the token, and runs no query.
         self.assertIs(self.session.get(Token, token.id), token)
         self.assertIsNone(self.session.get(Token, token.id, populate_existing=True))
 
-    def test_count_and_pages_by_offset_have_live_documents_only(self):
+    def test_count_and_pages_by_offset_have_only_live_documents(self):
         self.save(*(Token(code=f"page-{n}", doc={"ttl": 60 if n % 3 == 0 else 600}) for n in range(12)))
         self.travel(2 * MINUTE)
 
@@ -149,7 +149,7 @@ class Reading(DatabaseTest):
         self.assertEqual(self.session.scalars(page).all(), ["page-1", "page-2", "page-4"])
         self.assertEqual(self.session.scalars(page.offset(6)).all(), ["page-10", "page-11"])
 
-    def test_pages_by_key_go_on_after_a_document_that_has_expired(self):
+    def test_pages_by_key_continue_after_a_document_that_has_expired(self):
         self.save(*(Token(code=f"page-{n}", doc={"ttl": 60 if n % 3 == 0 else 600}) for n in range(12)))
         page = select(Token).order_by(Token.id).limit(4)
         first = self.session.scalars(page).all()
@@ -182,7 +182,7 @@ class SlidingExpiry(DatabaseTest):
         self.travel(2 * MINUTE)
         self.assertIsNone(self.session.scalar(select(UserSession)))
 
-    def test_touch_sends_no_document(self):
+    def test_touch_does_not_send_the_document(self):
         login = self.save(UserSession(user=self.new_user(), doc={"page": "/cart"}))
         self.assertEqual(login.doc, {"page": "/cart"})
         sent = []
@@ -197,7 +197,7 @@ class SlidingExpiry(DatabaseTest):
         (statement,) = sent
         self.assertRegex(statement, r"^UPDATE sessions SET _ts=now\(\) WHERE sessions.id = \S+ RETURNING ")
 
-    def test_touch_by_key_tells_whether_the_session_is_still_there(self):
+    def test_touch_by_key_reports_whether_the_session_is_live(self):
         login_id = self.save(UserSession(user=self.new_user(), doc={"page": "/cart"})).id
         touch = update(UserSession).where(UserSession.id == login_id).values(_ts=func.now())
         for passing, touched in ((29 * MINUTE, 1), (29 * MINUTE, 1), (31 * MINUTE, 0)):
@@ -205,7 +205,7 @@ class SlidingExpiry(DatabaseTest):
             self.assertEqual(self.session.execute(touch).rowcount, touched)
             self.session.commit()
 
-    def test_reading_is_no_touch(self):
+    def test_reading_does_not_restart_the_countdown(self):
         login_id = self.save(UserSession(user=self.new_user(), doc={})).id
         for passing, found in ((29 * MINUTE, True), (2 * MINUTE, False)):
             self.travel(passing)

@@ -1,4 +1,4 @@
-"""The usual ways to start each test with an empty database."""
+"""Common ways to start each test with an empty database."""
 from sqlalchemy import delete, func, select, text
 
 from shop.database import Session, engine
@@ -11,7 +11,7 @@ def count(session, model):
 
 
 def count_on_disk(session, model):
-    """Count the expired ones, too, as pg_dump does."""
+    """Count the expired documents, too; pg_dump reads them with the same setting."""
     session.execute(text("SET LOCAL row_security = off"))
     on_disk = count(session, model)
     session.execute(text("SET LOCAL row_security = on"))
@@ -19,7 +19,7 @@ def count_on_disk(session, model):
 
 
 class RollBack(DatabaseTest):
-    """Each test is one transaction; the session's commits commit nothing."""
+    """Each test runs in one transaction, and commits of the session do not end it."""
 
     def setUp(self):
         super().setUp()
@@ -32,7 +32,7 @@ class RollBack(DatabaseTest):
     def test_documents_expire_within_the_transaction(self):
         first = self.save(Token(code="welcome", doc={"ttl": 60}))
         second = self.save(Token(code="other", doc={"ttl": 60}))
-        # They are stamped by the clock, which goes on, not with the time of the transaction.
+        # _ts is the time of the write, not the start time of the transaction.
         self.assertGreater(second._ts, first._ts)
 
         self.travel(HOUR)
@@ -40,7 +40,7 @@ class RollBack(DatabaseTest):
         self.save(Token(code="welcome", doc={"ttl": 60}))
         self.assertEqual(count(self.session, Token), 1)
 
-    def test_the_roll_back_leaves_nothing(self):
+    def test_the_rollback_leaves_nothing(self):
         self.save(Token(code="welcome", doc={"ttl": 60}))
         self.travel(HOUR)
         self.save(Token(code="welcome", doc={"ttl": 60}))
@@ -55,16 +55,16 @@ class CleanUp(DatabaseTest):
         self.save(UserSession(user=self.new_user(), doc={"ttl": 60}), Token(code="gone", doc={"ttl": 60}))
         self.travel(HOUR)
 
-    def test_deleting_from_all_tables_leaves_expired_documents_on_disk_where_nobody_sees_them(self):
+    def test_deleting_from_all_tables_leaves_expired_documents_on_disk_but_hidden(self):
         for table in reversed(Base.metadata.sorted_tables):
             self.session.execute(delete(table))
         self.session.commit()
         self.assertEqual(count_on_disk(self.session, Token), 1)
         self.assertEqual(count(self.session, Token), 0)
-        # Their keys are free, so that the next test notices nothing.
+        # Their keys are free, so they do not affect the next test.
         self.save(UserSession(user=self.new_user(), doc={}), Token(code="gone", doc={}))
 
-    def test_truncate_takes_them_along(self):
+    def test_truncate_removes_expired_documents(self):
         self.session.execute(text("TRUNCATE sessions, tokens"))
         self.assertEqual(count_on_disk(self.session, UserSession), 0)
         self.assertEqual(count_on_disk(self.session, Token), 0)

@@ -1,4 +1,4 @@
-"""The keys of expired documents are free: for INSERT, for merge() and for upserts."""
+"""The keys of expired documents are free for INSERT, merge() and upserts."""
 from uuid import uuid4
 
 
@@ -27,7 +27,7 @@ class UniqueKeys(DatabaseTest):
         self.assertNotEqual(new.id, old_id)
         self.assertEqual(self.session.scalars(select(Token)).all(), [new])
 
-    def test_an_update_may_take_the_key_of_an_expired_document(self):
+    def test_an_update_can_take_the_key_of_an_expired_document(self):
         self.save(Token(code="welcome", doc={"ttl": 60}))
         other = self.save(Token(code="other", doc={}))
         self.travel(HOUR)
@@ -35,7 +35,7 @@ class UniqueKeys(DatabaseTest):
         self.session.commit()
         self.assertEqual(self.session.scalars(select(Token.code)).all(), ["welcome"])
 
-    def test_merge_updates_a_live_document_and_inserts_over_an_expired_one(self):
+    def test_merge_updates_a_live_document_and_replaces_an_expired_one(self):
         key = {"id": uuid4(), "user_id": self.new_user().id}
         for passing, doc in ((0, {"page": "/home"}), (0, {"page": "/cart"}), (HOUR, {"page": "/login"})):
             self.travel(passing)
@@ -45,23 +45,23 @@ class UniqueKeys(DatabaseTest):
 
 
 class Upserts(DatabaseTest):
-    def test_over_a_live_document_it_updates(self):
+    def test_an_upsert_updates_a_live_document(self):
         first = issue_token(self.session, "welcome", {"ttl": 600, "n": 1})
         first_id, first_ts = first.id, first._ts
         second = issue_token(self.session, "welcome", {"ttl": 600, "n": 2})
         self.assertEqual((second.id, second.doc["n"]), (first_id, 2))
         self.assertGreater(second._ts, first_ts)
 
-    def test_over_an_expired_document_it_inserts(self):
+    def test_an_upsert_replaces_an_expired_document(self):
         first_id = issue_token(self.session, "welcome", {"ttl": 600, "n": 1}).id
         self.session.commit()
         self.travel(HOUR)
         second = issue_token(self.session, "welcome", {"ttl": 600, "n": 2})
-        # Its id is new, as all server defaults would be.
+        # The id is new, like any value that a server default sets.
         self.assertGreater(second.id, first_id)
         self.assertEqual(self.session.scalar(select(func.count()).select_from(Token)), 1)
 
-    def test_do_nothing_inserts_over_an_expired_document(self):
+    def test_do_nothing_replaces_an_expired_document(self):
         welcome = insert(Token).values(code="welcome", doc={"ttl": 600}).on_conflict_do_nothing().returning(Token.id)
         first = self.session.scalar(welcome)
         self.assertIsNone(self.session.scalar(welcome))
@@ -78,9 +78,9 @@ class Retries(DatabaseTest):
         self.attempts = 0
 
     def issue_while_the_old_one_expires(self, session):
-        """An upsert that finds the old token, and writes when it has expired."""
+        """Run an upsert that finds the old token before it expires, and writes it after."""
         self.attempts += 1
-        session.connection()  # begins with the clock as it is
+        session.connection()  # begin the transaction with the current clock
         clock.offset = HOUR
         an_hour_passes = func.set_config("ttl_docs.clock_offset", str(HOUR), True) != ""
         new = insert(Token).values(code="welcome", doc={"ttl": 600})
@@ -89,7 +89,7 @@ class Retries(DatabaseTest):
         )
         return session.scalar(upsert.returning(Token.id))
 
-    def test_an_upsert_of_a_document_that_expires_meanwhile_is_done_again(self):
+    def test_an_upsert_is_retried_if_its_document_expires_meanwhile(self):
         new_id = run_in_transaction(self.issue_while_the_old_one_expires)
         self.assertEqual(self.attempts, 2)
         self.assertGreater(new_id, self.old_id)
@@ -100,7 +100,7 @@ class Retries(DatabaseTest):
             run_in_transaction(self.issue_while_the_old_one_expires, attempts=1)
         self.assertEqual(caught.exception.orig.pgcode, SERIALIZATION_FAILURE)
 
-    def test_other_errors_are_not_tried_again(self):
+    def test_other_errors_are_not_retried(self):
         def take_the_key(session):
             self.attempts += 1
             session.add(Token(code="welcome", doc={}))

@@ -35,7 +35,7 @@ class ThroughPgbouncer(DatabaseTest):
             self.session.commit()
 
     def test_more_clients_than_connections(self):
-        # pgbouncer has four; each transaction gets one that is free.
+        # pgbouncer has four connections; each transaction gets a free one.
         with ExitStack() as stack:
             clients = [stack.enter_context(self.engine.connect()) for _ in range(10)]
             for n, client in enumerate(clients):

@@ -16,7 +16,7 @@ class RelationTest(DatabaseTest):
 
 
 class Loading(RelationTest):
-    def test_eager_and_lazy_loads_leave_expired_children_out(self):
+    def test_eager_and_lazy_loads_leave_out_expired_children(self):
         self.new_cart()
         self.travel(HOUR)
         for name, options in (
@@ -48,7 +48,7 @@ class Loading(RelationTest):
                 self.assertIsNone(item.cart)
                 self.session.close()
 
-    def test_an_inner_join_leaves_a_child_of_an_expired_parent_out(self):
+    def test_an_inner_join_leaves_out_a_child_of_an_expired_parent(self):
         self.new_cart(cart_ttl=60, item_ttls=[-1])
         self.travel(HOUR)
         for name, items in (
@@ -75,14 +75,14 @@ class ForeignKeys(RelationTest):
         with self.assertRaisesRegex(IntegrityError, "cart_items_cart_id_fkey"):
             self.session.commit()
 
-    def test_deleting_a_parent_takes_live_and_expired_children_along(self):
+    def test_deleting_a_parent_deletes_live_and_expired_children(self):
         cart = self.session.get(Cart, self.new_cart())
         self.travel(HOUR)
         self.session.delete(cart)
         self.session.commit()
         self.assertEqual((self.count(Cart), self.count(CartItem)), (0, 0))
 
-    def test_deleting_a_parent_with_loaded_children_that_have_expired_is_silent(self):
+    def test_deleting_a_parent_with_loaded_expired_children_raises_no_warning(self):
         cart = self.session.get(Cart, self.new_cart())
         self.assertEqual(len(cart.items), 2)
         self.travel(HOUR)
@@ -91,14 +91,14 @@ class ForeignKeys(RelationTest):
             self.session.commit()
         self.assertEqual((self.count(Cart), self.count(CartItem)), (0, 0))
 
-    def test_a_live_child_keeps_its_parent(self):
+    def test_a_live_child_blocks_the_delete_of_its_parent(self):
         user = self.new_user()
         self.save(UserSession(user=user, doc={}))
         self.session.delete(user)
         with self.assertRaisesRegex(IntegrityError, "sessions_user_id_fkey"):
             self.session.commit()
 
-    def test_an_expired_child_does_not_keep_its_parent(self):
+    def test_an_expired_child_does_not_block_the_delete_of_its_parent(self):
         user = self.new_user()
         self.save(UserSession(user=user, doc={}))
         self.travel(HOUR)
@@ -106,7 +106,7 @@ class ForeignKeys(RelationTest):
         self.session.commit()
         self.assertEqual(self.count(User), 0)
 
-    def test_a_new_parent_with_the_key_of_an_expired_one_has_none_of_its_children(self):
+    def test_a_new_parent_with_the_key_of_an_expired_one_does_not_get_its_children(self):
         cart_id = self.new_cart(cart_ttl=60, item_ttls=[-1])
         self.travel(HOUR)
         self.session.close()

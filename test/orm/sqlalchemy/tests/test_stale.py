@@ -1,4 +1,4 @@
-"""Saving and deleting what has expired, or was written by others, since it was loaded."""
+"""Saving and deleting objects that expired, or that others wrote, after they were loaded."""
 from datetime import timedelta
 
 from sqlalchemy import delete, func, select, update
@@ -30,18 +30,18 @@ class WithoutVersion(DatabaseTest):
         with self.assertRaises(StaleDataError):
             self.session.commit()
 
-    def test_saving_one_that_commit_has_unloaded_raises_object_deleted_error(self):
+    def test_saving_an_expired_object_that_was_unloaded_raises_object_deleted_error(self):
         self.session.expire_all()
         self.token.doc = {"used": True}
         with self.assertRaises(ObjectDeletedError):
             self.session.commit()
 
-    def test_an_expired_object_cannot_be_made_to_stay(self):
+    def test_setting_ttl_minus_one_on_an_expired_object_raises_stale_data_error(self):
         self.token.doc["ttl"] = -1
         with self.assertRaises(StaleDataError):
             self.session.commit()
 
-    def test_deleting_an_expired_object_is_only_a_warning(self):
+    def test_deleting_an_expired_object_raises_only_a_warning(self):
         self.session.delete(self.token)
         with self.assertWarnsRegex(SAWarning, r"expected to delete 1 row\(s\); 0 were matched"):
             self.session.commit()
@@ -50,7 +50,7 @@ class WithoutVersion(DatabaseTest):
         self.assertEqual(self.session.execute(update(Token).values(code="new")).rowcount, 0)
         self.assertEqual(self.session.execute(delete(Token)).rowcount, 0)
 
-    def test_merging_an_expired_object_makes_a_new_one(self):
+    def test_merging_an_expired_object_inserts_a_new_one(self):
         self.session.close()
         expired_at = self.token._ts + timedelta(seconds=60)
         merged = self.session.merge(self.token)
@@ -60,7 +60,7 @@ class WithoutVersion(DatabaseTest):
 
 
 class WithConfirmDeletedRowsOff(DatabaseTest):
-    def test_deleting_an_expired_object_is_silent(self):
+    def test_deleting_an_expired_object_raises_no_warning(self):
         item = self.save(CartItem(cart=Cart(doc={"ttl": -1}), doc={"ttl": 60}))
         self.assertEqual(item._ttl, 60)
         self.travel(HOUR)
@@ -87,7 +87,7 @@ class WithTsAsVersion(DatabaseTest):
         with self.assertRaises(StaleDataError):
             self.session.commit()
 
-    def test_saving_what_somebody_else_has_saved_raises_stale_data_error(self):
+    def test_saving_an_object_that_another_session_has_saved_raises_stale_data_error(self):
         with Session.begin() as somebody_else:
             theirs = somebody_else.get(Cart, self.cart.id)
             theirs.doc["owner"] = "bob"
@@ -97,7 +97,7 @@ class WithTsAsVersion(DatabaseTest):
         self.session.rollback()
         self.assertEqual(self.cart.doc, {"owner": "bob"})
 
-    def test_one_session_can_save_again_and_again(self):
+    def test_one_session_can_save_several_times(self):
         stamps = [self.cart._ts]
         for owner in ("bob", "cleo"):
             self.cart.doc["owner"] = owner
@@ -114,7 +114,7 @@ class WithTsAsVersion(DatabaseTest):
 
 
 class InRepeatableRead(DatabaseTest):
-    """The transaction goes on seeing what it saw, and learns of the expiry when it writes."""
+    """The transaction still sees an object after it expires, but a write to it fails."""
 
     def setUp(self):
         super().setUp()
@@ -136,10 +136,10 @@ class InRepeatableRead(DatabaseTest):
         self.session.commit()
         self.assertEqual(self.session.scalar(select(func.count()).select_from(Token)), 0)
 
-    def test_saving_an_expired_object_is_a_serialization_failure(self):
+    def test_saving_an_expired_object_raises_a_serialization_failure(self):
         self.token.doc["used"] = True
         self.assert_serialization_failure()
 
-    def test_deleting_an_expired_object_is_a_serialization_failure(self):
+    def test_deleting_an_expired_object_raises_a_serialization_failure(self):
         self.session.delete(self.token)
         self.assert_serialization_failure()

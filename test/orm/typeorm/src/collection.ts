@@ -1,8 +1,8 @@
 import { Column, Entity, Index, UpdateDateColumn } from "typeorm";
 
 /**
- * `@Entity()` for a collection. TypeORM drops indexes that it does not know, so it has to
- * know the purge index; "synchronize: false" leaves the building of it to ttl_docs.
+ * `@Entity()` for a collection. TypeORM drops indexes that the model does not have, so the model
+ * has the purge index. With "synchronize: false", TypeORM leaves its creation to ttl_docs.
  */
 export function Collection(table: string): ClassDecorator {
 	return (target) => {
@@ -12,11 +12,12 @@ export function Collection(table: string): ClassDecorator {
 }
 
 /**
- * The columns that ttl_docs adds to a collection. The server writes them. They are here so that
- * TypeORM does not drop them, and with default and comment so that it sees nothing to change.
+ * The system columns, which ttl_docs adds to a collection and the server writes. They are in the
+ * model so that TypeORM does not drop them. They have the default and the comments of the server,
+ * so that TypeORM finds no difference.
  */
 export abstract class SystemColumns {
-	/** When the document was last written. As the "update date" it is read back by each save(). */
+	/** When the document was last written. As this is the "update date", each save() reads it back. */
 	@UpdateDateColumn({
 		type: "timestamptz",
 		default: () => "clock_timestamp()",
@@ -47,7 +48,7 @@ export abstract class SystemColumns {
 	protected readonly _slot?: string | null;
 }
 
-/** A document may say how many seconds it lives; -1 is for ever. If it does not, its collection does. */
+/** A document can have its own ttl in seconds; -1 means never. Otherwise it inherits the DefaultTTL. */
 export interface Expiring {
 	ttl?: number;
 }

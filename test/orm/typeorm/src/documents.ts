@@ -5,8 +5,8 @@ import {
 type Changes<Entity extends ObjectLiteral> = Parameters<UpdateQueryBuilder<Entity>["set"]>[0];
 
 /**
- * For documents that must still be there. save() would insert an expired one anew, and update()
- * alone only counts.
+ * Updates a document, or throws if it is not live. save() would insert an expired document again,
+ * and update() only returns a count.
  */
 export async function updateOrFail<Entity extends ObjectLiteral>(
 	repository: Repository<Entity>, where: FindOptionsWhere<Entity>, changes: Changes<Entity>,
@@ -17,11 +17,11 @@ export async function updateOrFail<Entity extends ObjectLiteral>(
 	}
 }
 
-/** Restarts the countdown without sending the document; false if it is too late for that. */
+/** Restarts the countdown without sending the document; returns false if the document has expired. */
 export async function touch<Entity extends ObjectLiteral>(
 	repository: Repository<Entity>, where: FindOptionsWhere<Entity>,
 ): Promise<boolean> {
-	// An update of nothing still sets the update date, which is _ts.
+	// An update without changes still sets the update date, which is _ts.
 	const { affected } = await repository.update(where, {});
 	return affected !== 0;
 }
@@ -29,8 +29,8 @@ export async function touch<Entity extends ObjectLiteral>(
 const SERIALIZATION_FAILURE = "40001";
 
 /**
- * Tries an upsert again whose document expired while it waited. A transaction is to be tried
- * again as a whole: put all of dataSource.transaction() into the attempt.
+ * Retries after a serialization failure. An upsert fails this way if its document expires while
+ * the upsert waits. Retry a transaction as a whole: call dataSource.transaction() in the attempt.
  */
 export async function retrying<Result>(attempt: () => Promise<Result>, attempts = 3): Promise<Result> {
 	for (let left = attempts - 1; ; left--) {

@@ -12,7 +12,7 @@ const carts = database.getRepository(Cart);
 
 const DAY = 86400;
 
-test("a document without a ttl lives as long as its collection says", async () => {
+test("a document without a ttl inherits the DefaultTTL", async () => {
 	const { id } = await carts.save({ doc: {} });
 	await travel(DAY - 60);
 	assert.equal(await carts.existsBy({ id }), true);
@@ -20,7 +20,7 @@ test("a document without a ttl lives as long as its collection says", async () =
 	assert.equal(await carts.existsBy({ id }), false);
 });
 
-test("a ttl of the document's own wins over the collection's", async () => {
+test("a document can have its own ttl", async () => {
 	const { id } = await carts.save({ doc: { ttl: 600 } });
 	await travel(540);
 	assert.equal(await carts.existsBy({ id }), true);
@@ -34,7 +34,7 @@ test("a document with ttl -1 never expires", async () => {
 	assert.deepEqual((await carts.findOneByOrFail({ id })).doc, { ttl: -1 });
 });
 
-test("save() brings the server's _ts back, after an insert and after an update", async () => {
+test("save() returns the server's _ts after an insert and after an update", async () => {
 	const cart = await carts.save({ doc: { note: "first" } });
 	assert.deepEqual(cart._ts, (await carts.findOneByOrFail({ id: cart.id }))._ts);
 	const inserted = cart._ts;
@@ -45,7 +45,7 @@ test("save() brings the server's _ts back, after an insert and after an update",
 	assert.deepEqual(updated._ts, (await carts.findOneByOrFail({ id: cart.id }))._ts);
 });
 
-test("a _ts from the client is not kept, whichever way it is sent", async () => {
+test("the server replaces a _ts from the client", async () => {
 	const longAgo = new Date("2001-01-01");
 	const saved = await carts.save({ doc: {}, _ts: longAgo });
 	assert.notDeepEqual(saved._ts, longAgo);
@@ -54,7 +54,7 @@ test("a _ts from the client is not kept, whichever way it is sent", async () => 
 	assert.ok((await carts.findOneByOrFail({ id: saved.id }))._ts >= saved._ts);
 });
 
-test("an expired document is not found: null, or EntityNotFoundError", async () => {
+test("reading an expired document returns null or throws EntityNotFoundError", async () => {
 	const { id } = await tokens.save({ code: "abc", doc: { purpose: "login", ttl: 60 } });
 	assert.equal((await tokens.findOneByOrFail({ id })).code, "abc");
 
@@ -85,7 +85,7 @@ test("save() of an array writes in chunks", async () => {
 	assert.equal(await sessions.count(), 0);
 });
 
-test("a ttl that is none is a QueryFailedError with the server's message", async () => {
+test("an invalid ttl throws QueryFailedError with the server's message", async () => {
 	await assert.rejects(carts.save({ doc: { ttl: 0 } }), refusal("22023", 'invalid "ttl" in a document of "carts": 0'));
 
 	const { id } = await carts.save({ doc: {} });
@@ -93,11 +93,11 @@ test("a ttl that is none is a QueryFailedError with the server's message", async
 		carts.update(id, { doc: JSON.parse('{ "ttl": "60" }') }),
 		refusal("22023", 'invalid "ttl" in a document of "carts": "60"', /^A ttl is an integer from 1 to 2147483647 /),
 	);
-	// The connection goes on, and nothing was written.
+	// The connection still works, and nothing was written.
 	assert.deepEqual((await carts.find()).map(({ doc }) => doc), [{}]);
 });
 
-test("a transaction survives an invalid ttl in a nested transaction, which is a savepoint", async () => {
+test("an invalid ttl in a nested transaction (a savepoint) does not abort the outer transaction", async () => {
 	await database.transaction(async (manager) => {
 		await manager.save(Cart, { doc: { note: "before" } });
 		await assert.rejects(
@@ -110,16 +110,16 @@ test("a transaction survives an invalid ttl in a nested transaction, which is a 
 	assert.deepEqual(kept.map(({ doc }) => doc.note), ["before", "after"]);
 });
 
-test("TypeORM's query cache knows nothing of expiry", async () => {
+test("TypeORM's query cache returns expired documents", async () => {
 	await tokens.save({ code: "abc", doc: { purpose: "login", ttl: 60 } });
 	const find = (cache: boolean, secondsLater: number) =>
 		inSession(connection({ cache: true, poolSize: 2 }, secondsLater), async (session) => {
-			// Makes the table of the cache, if need be; there is nothing else to do for it.
+			// Creates the table of the cache if it does not exist. There is nothing else to synchronize.
 			await session.synchronize();
 			return (await session.getRepository(Token).find({ cache: cache && 60_000 })).length;
 		});
 	assert.equal(await find(true, 0), 1);
-	assert.equal(await find(true, 61), 1, "so leave collections out of it");
+	assert.equal(await find(true, 61), 1, "so do not use the cache for collections");
 	assert.equal(await find(false, 61), 0);
 	await database.query('DROP TABLE "query-result-cache"');
 });

@@ -12,7 +12,7 @@ afterEach(async () => {
 
 const APP = join(__dirname, "../src/data-source.js");
 
-/** The collections of this test file, with their DefaultTTL. */
+/** Returns the collections of this test file with their DefaultTTLs. */
 async function collections(): Promise<Record<string, number>> {
 	const rows = await database.query(
 		`SELECT relname AS name, default_ttl FROM ttl_docs.collections
@@ -30,14 +30,14 @@ async function assertCartsExpire(): Promise<void> {
 	assert.equal(await database.getRepository(Cart).findOneBy({ id }), null);
 }
 
-test("dropSchema and migrationsRun, the usual set-up of tests, give working collections", async () => {
+test("dropSchema and migrationsRun, a common setup of tests, create working collections", async () => {
 	await inSession(connection({ dropSchema: true, migrationsRun: true }), async () => {
 		assert.deepEqual(await collections(), ALL);
 		await assertCartsExpire();
 	});
 });
 
-test("migration:run on an empty database gives working collections, migration:revert drops them", async () => {
+test("migration:run on an empty database creates working collections, migration:revert drops them", async () => {
 	await database.dropDatabase();
 	assert.deepEqual(await collections(), {});
 
@@ -51,13 +51,13 @@ test("migration:run on an empty database gives working collections, migration:re
 	await assertCartsExpire();
 });
 
-test("schema:drop drops collections like any table", async () => {
+test("schema:drop drops collections like any other table", async () => {
 	assert.equal((await typeorm("schema:drop", "--dataSource", APP)).code, 0);
 	assert.deepEqual(await collections(), {});
 	await database.runMigrations();
 });
 
-test("synchronize() from nothing gives plain tables, in which nothing expires", async () => {
+test("synchronize() on an empty database creates plain tables, in which nothing expires", async () => {
 	await database.synchronize(true);
 	assert.deepEqual(await collections(), {});
 
@@ -67,7 +67,7 @@ test("synchronize() from nothing gives plain tables, in which nothing expires", 
 	assert.equal((await carts.findOneByOrFail({ id })).id, id);
 });
 
-test("... until they are adopted, with the columns that synchronize() has made", async () => {
+test("adopt() makes tables from synchronize() collections, with the columns they have already", async () => {
 	await database.synchronize(true);
 	for (const [table, ttl] of Object.entries(ALL)) {
 		await database.query("SELECT ttl_docs.adopt($1, $2::int)", [table, ttl]);
@@ -77,7 +77,7 @@ test("... until they are adopted, with the columns that synchronize() has made",
 	await assertCartsExpire();
 });
 
-test("tests may run in a transaction that is rolled back, clock and all", async () => {
+test("a test can run in a transaction; the rollback also resets the clock", async () => {
 	const runner = database.createQueryRunner();
 	await runner.startTransaction();
 	try {
@@ -93,7 +93,7 @@ test("tests may run in a transaction that is rolled back, clock and all", async 
 	assert.deepEqual(await database.query("SHOW ttl_docs.clock_offset"), [{ "ttl_docs.clock_offset": "0" }]);
 });
 
-test("a fixture is written in the past by a clock that is behind", async () => {
+test("a fixture can be written in the past, with the clock moved back", async () => {
 	const user = await database.getRepository(User).save({ email: "ann@example.com" });
 	const sessions = database.getRepository(Session);
 	await travel(-1000);
@@ -105,7 +105,7 @@ test("a fixture is written in the past by a clock that is behind", async () => {
 	assert.deepEqual((await sessions.find()).map(({ data }) => data.page), ["half over"]);
 });
 
-test("clear() empties a collection, expired documents included", async () => {
+test("clear() removes expired documents, too", async () => {
 	const carts = database.getRepository(Cart);
 	const cart = await carts.save({ doc: {} });
 	await database.getRepository(CartItem).insert({ cart, doc: { sku: "lamp" } });

@@ -7,7 +7,7 @@ import { database, refusal, travel, useDatabase } from "./support";
 useDatabase();
 const tokens = database.getRepository(Token);
 
-// Functions, because TypeORM writes the generated key into what it inserts.
+// Functions, because TypeORM writes the generated key into the object that it inserts.
 const login = () => ({ code: "4711", doc: { purpose: "login", ttl: 600 } });
 const signUp = () => ({ code: "4711", doc: { purpose: "sign-up", ttl: 600 } });
 
@@ -20,7 +20,7 @@ test("a unique key that a live document holds is taken", async () => {
 	);
 });
 
-test("a unique key that an expired document holds is free, and a look at it says so", async () => {
+test("a unique key that an expired document holds is free, and existsBy() agrees", async () => {
 	const old = await tokens.save(login());
 	await travel(601);
 	assert.equal(await tokens.existsBy({ code: "4711" }), false);
@@ -29,14 +29,14 @@ test("a unique key that an expired document holds is free, and a look at it says
 	assert.deepEqual((await tokens.find()).map(({ doc }) => doc.purpose), ["sign-up"]);
 });
 
-test("so is an expired primary key", async () => {
+test("a primary key that an expired document holds is free", async () => {
 	await tokens.insert({ id: 7, ...login() });
 	await travel(601);
 	await tokens.insert({ id: 7, ...signUp() });
 	assert.deepEqual((await tokens.find()).map(({ doc }) => doc.purpose), ["sign-up"]);
 });
 
-test("upsert() over a live document updates it, and restarts its countdown", async () => {
+test("upsert() updates a live document and restarts its countdown", async () => {
 	const { id } = await tokens.save(login());
 	await travel(500);
 	const result = await tokens.upsert(signUp(), ["code"]);
@@ -46,7 +46,7 @@ test("upsert() over a live document updates it, and restarts its countdown", asy
 	assert.deepEqual((await tokens.find()).map(({ doc }) => doc.purpose), ["sign-up"]);
 });
 
-test("upsert() over an expired document inserts a new one, which has a key of its own", async () => {
+test("upsert() replaces an expired document by a new one with a new key", async () => {
 	const { id } = await tokens.save(login());
 	await travel(601);
 	const result = await tokens.upsert(signUp(), ["code"]);
@@ -54,7 +54,7 @@ test("upsert() over an expired document inserts a new one, which has a key of it
 	assert.deepEqual((await tokens.find()).map(({ doc }) => doc.purpose), ["sign-up"]);
 });
 
-test("an upsert() that skips what is equal does not restart the countdown", async () => {
+test("an upsert() with skipUpdateIfNoValuesChanged does not restart the countdown", async () => {
 	await tokens.insert(login());
 	await travel(500);
 	await tokens.upsert(login(), { conflictPaths: ["code"], skipUpdateIfNoValuesChanged: true });
@@ -62,7 +62,7 @@ test("an upsert() that skips what is equal does not restart the countdown", asyn
 	assert.equal(await tokens.count(), 0);
 });
 
-test("orUpdate() and orIgnore() of the query builder insert over expired documents, too", async () => {
+test("orUpdate() and orIgnore() of the query builder replace expired documents, too", async () => {
 	const insert = (token: ReturnType<typeof login>) => tokens.createQueryBuilder().insert().values(token);
 	await insert(login()).execute();
 	await insert(signUp()).orIgnore().execute();
@@ -90,11 +90,11 @@ test("an upsert() whose document expires while it waits for the row fails with 4
 	assert.deepEqual((await tokens.find()).map(({ doc }) => doc.purpose), ["login"]);
 });
 
-test("retrying() tries it again, and then it inserts", async () => {
+test("retrying() retries the upsert(), which then inserts", async () => {
 	const { id } = await tokens.save(login());
 	let attempts = 0;
 	const result = await withSlowUpdates(() => retrying(async () => {
-		// The failed statement has taken its SET back with it, but time would not.
+		// The failed statement has rolled back its clock; real time would not go back.
 		await travel(attempts++ === 0 ? 0 : 601);
 		return tokens.upsert(signUp(), ["code"]);
 	}));
@@ -103,7 +103,7 @@ test("retrying() tries it again, and then it inserts", async () => {
 	assert.deepEqual((await tokens.find()).map(({ doc }) => doc.purpose), ["sign-up"]);
 });
 
-test("retrying() gives a transaction a new snapshot, in which the document is not there any more", async () => {
+test("retrying() gives a transaction a new snapshot, in which the document has expired", async () => {
 	const { id } = await tokens.save(login());
 	let attempts = 0;
 	const affected = await retrying(async () => {
@@ -114,11 +114,11 @@ test("retrying() gives a transaction a new snapshot, in which the document is no
 			return (await manager.update(Token, id, { doc: { purpose: "too late" } })).affected;
 		});
 	});
-	assert.equal(attempts, 2, "the first time it is seen, but cannot be updated any more: 40001");
+	assert.equal(attempts, 2, "the first attempt sees the document, but its update fails with 40001");
 	assert.equal(affected, 0);
 });
 
-test("retrying() gives up in the end, and does not repeat other errors", async () => {
+test("retrying() limits the number of attempts, and does not retry after other errors", async () => {
 	let attempts = 0;
 	const failing = (code: string) => () => {
 		attempts++;
@@ -130,7 +130,7 @@ test("retrying() gives up in the end, and does not repeat other errors", async (
 	assert.equal(attempts, 4);
 });
 
-/** Lets each UPDATE of a token take ten minutes, as if it waited for somebody's lock on the row. */
+/** Makes each UPDATE of a token take ten minutes, as if it waited for a row lock. */
 async function withSlowUpdates<Result>(work: () => Promise<Result>): Promise<Result> {
 	await database.query(`
 		CREATE FUNCTION pass_time() RETURNS trigger LANGUAGE plpgsql AS $$

@@ -7,7 +7,7 @@ import { database, travel, useDatabase } from "./support";
 useDatabase();
 const tokens = database.getRepository(Token);
 
-/** Ten tokens, of which those with an odd id expire after a minute. */
+/** Inserts ten tokens; those with an odd id expire after a minute. */
 async function tenTokens(): Promise<void> {
 	await tokens.insert(Array.from({ length: 10 }, (_, i) => (
 		{ code: `code ${i + 1}`, doc: { purpose: "login", ttl: i % 2 === 0 ? 60 : 600 } }
@@ -16,7 +16,7 @@ async function tenTokens(): Promise<void> {
 
 const ids = (page: Token[]) => page.map(({ id }) => id);
 
-test("counts leave expired documents out", async () => {
+test("counts and aggregates leave out expired documents", async () => {
 	await tenTokens();
 	assert.equal(await tokens.count(), 10);
 	await travel(61);
@@ -37,7 +37,7 @@ test("pages of findAndCount() are full, and their total is right", async () => {
 	assert.deepEqual(await page(4), [[10], 5]);
 });
 
-test("pages by key go on behind a document that has expired meanwhile", async () => {
+test("pages by key continue after a document that has expired", async () => {
 	await tenTokens();
 	const after = (id: number) => tokens.find({ where: { id: MoreThan(id) }, order: { id: "ASC" }, take: 3 });
 	assert.deepEqual(ids(await after(0)), [1, 2, 3]);
@@ -46,7 +46,7 @@ test("pages by key go on behind a document that has expired meanwhile", async ()
 	assert.deepEqual(ids(await after(8)), [10]);
 });
 
-test("in a REPEATABLE READ transaction, page and total are of one instant", async () => {
+test("in a REPEATABLE READ transaction, page and total have the same instant", async () => {
 	await tenTokens();
 	await database.transaction("REPEATABLE READ", async (manager) => {
 		const page = await manager.find(Token, { order: { id: "ASC" }, take: 2 });

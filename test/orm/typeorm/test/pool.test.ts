@@ -7,8 +7,8 @@ import { connection, schema, useDatabase } from "./support";
 
 useDatabase();
 
-// pgbouncer in transaction mode. TypeORM needs no setting for that: it names no prepared
-// statements. But the connection has no options of its own, such as a search_path.
+// pgbouncer in transaction mode. TypeORM needs no setting for it, because it uses no named
+// prepared statements. But the connection cannot have its own options, such as a search_path.
 const pooled = connection({
 	host: process.env.POOL_HOST,
 	port: Number(process.env.POOL_PORT),
@@ -19,7 +19,7 @@ const pooled = connection({
 before(() => pooled.initialize());
 after(() => pooled.destroy());
 
-/** A SET would stay behind in a connection that is everybody's; this is for one transaction. */
+/** Moves the clock for one transaction. A SET would stay in a connection that other clients share. */
 function later<Result>(seconds: number, work: (manager: EntityManager) => Promise<Result>): Promise<Result> {
 	return pooled.transaction(async (manager) => {
 		await manager.query("SELECT set_config('ttl_docs.clock_offset', $1, true)", [`${seconds}s`]);
@@ -47,7 +47,7 @@ test("through pgbouncer: sliding expiry", async () => {
 	assert.equal(await later(3600, (manager) => manager.existsBy(Session, { id })), false);
 });
 
-test("through pgbouncer: more connections than the server has, and no clock but one's own", async () => {
+test("through pgbouncer: more clients than server connections, each with its own clock", async () => {
 	const tokens = pooled.getRepository(Token);
 	await tokens.insert({ code: "abc", doc: { purpose: "login", ttl: 60 } });
 	const counts = await Promise.all(Array.from({ length: 40 }, (_, i) => (
@@ -56,7 +56,7 @@ test("through pgbouncer: more connections than the server has, and no clock but 
 	assert.deepEqual(counts, Array.from({ length: 40 }, (_, i) => (i % 2 === 0 ? 1 : 0)));
 });
 
-test("through pgbouncer: upserts of one key at the same time", async () => {
+test("through pgbouncer: concurrent upserts of one key", async () => {
 	const tokens = pooled.getRepository(Token);
 	await later(-3600, (manager) => manager.insert(Token, { code: "abc", doc: { purpose: "expired", ttl: 60 } }));
 	await Promise.all(Array.from({ length: 20 }, (_, i) => (

@@ -11,14 +11,14 @@ const items = database.getRepository(CartItem);
 
 const DAY = 86400;
 
-/** A cart for a day, with an item that goes after an hour and one that stays. */
+/** Creates a cart that expires after a day, with an item that expires after an hour and one that never expires. */
 async function fillCart(): Promise<Cart> {
 	const cart = await carts.save({ doc: {} });
 	await items.insert([{ cart, doc: { sku: "bread" } }, { cart, doc: { sku: "lamp", ttl: -1 } }]);
 	return cart;
 }
 
-test("relations are loaded without expired children, by a join and by queries of their own", async () => {
+test("loading a relation leaves out expired children, by a join and by separate queries", async () => {
 	const { id } = await fillCart();
 	await carts.save({ doc: { note: "empty" } });
 	const load = async (relationLoadStrategy: "join" | "query") => {
@@ -38,17 +38,17 @@ test("relations are loaded without expired children, by a join and by queries of
 	assert.equal(await items.countBy({ cart: { id } }), 1);
 });
 
-test("a parent that has expired is no longer joined, though its children may live on", async () => {
+test("an expired parent is not joined, although its children may be live", async () => {
 	await fillCart();
 	await travel(DAY + 1);
 	assert.equal(await items.count(), 1);
-	// The relation is not nullable, so TypeORM joins it by an INNER JOIN.
+	// The relation is not nullable, so TypeORM uses an inner join.
 	assert.deepEqual(await items.find({ relations: { cart: true } }), []);
 	const outer = await items.createQueryBuilder("item").leftJoinAndSelect("item.cart", "cart").getOneOrFail();
 	assert.equal(outer.cart, null);
 });
 
-test("a child of an expired parent cannot be made", async () => {
+test("a child of an expired parent cannot be created", async () => {
 	const cart = await carts.save({ doc: {} });
 	await travel(DAY + 1);
 	await assert.rejects(
@@ -57,7 +57,7 @@ test("a child of an expired parent cannot be made", async () => {
 	);
 });
 
-test("a parent with live children is not deleted unless they go with it", async () => {
+test("a parent with live children cannot be deleted, except with ON DELETE CASCADE", async () => {
 	const user = await users.save({ email: "ann@example.com" });
 	await sessions.save({ user, data: {} });
 	await assert.rejects(
@@ -70,7 +70,7 @@ test("a parent with live children is not deleted unless they go with it", async 
 	assert.equal(await items.count(), 0);
 });
 
-test("expired children do not keep a parent", async () => {
+test("expired children do not block the delete of their parent", async () => {
 	const user = await users.save({ email: "ann@example.com" });
 	await sessions.save({ user, data: {} });
 	await travel(1801);

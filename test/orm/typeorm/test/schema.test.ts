@@ -13,7 +13,7 @@ const tokens = database.getRepository(Token);
 const APP = join(__dirname, "../src/data-source.js");
 const NAIVE = join(__dirname, "naive/data-source.js");
 
-/** What synchronize(), schema:sync or a generated migration would do. */
+/** Returns the statements that synchronize(), schema:sync or a generated migration would run. */
 async function pendingChanges(dataSource: DataSource): Promise<string[]> {
 	const { upQueries } = await dataSource.driver.createSchemaBuilder().log();
 	return upQueries.map(({ query }) => query);
@@ -26,7 +26,7 @@ async function assertDocumentsExpire(): Promise<void> {
 	assert.equal(await tokens.count(), 0);
 }
 
-test("a model without the system columns: TypeORM wants to drop them, and the purge index", async () => {
+test("without the system columns in the model, TypeORM wants to drop them and the purge index", async () => {
 	await inSession(connection({ entities: [NaiveToken] }), async (naive) => {
 		assert.deepEqual(await pendingChanges(naive), [
 			`DROP INDEX "${schema}"."tokens__slot_idx"`,
@@ -40,7 +40,7 @@ test("a model without the system columns: TypeORM wants to drop them, and the pu
 	assert.match(output, /ALTER TABLE "tokens" DROP COLUMN "_ts"/);
 });
 
-test("a model without the system columns: ttl_docs refuses each change, so synchronize() fails", async () => {
+test("without the system columns in the model, synchronize() fails: ttl_docs refuses each change", async () => {
 	await inSession(connection({ entities: [NaiveToken] }), async (naive) => {
 		const indexIsNeeded = refusal("2BP01", /^cannot drop the purge index of the collection "tokens"/);
 		await assert.rejects(naive.synchronize(), indexIsNeeded);
@@ -58,7 +58,7 @@ test("a model without the system columns: ttl_docs refuses each change, so synch
 	await assertDocumentsExpire();
 });
 
-test("a model without the system columns reads and writes all the same", async () => {
+test("a model without the system columns can read and write", async () => {
 	await inSession(connection({ entities: [NaiveToken] }), async (naive) => {
 		const naiveTokens = naive.getRepository(NaiveToken);
 		const { id } = await naiveTokens.save({ code: "abc", doc: { ttl: 60 } });
@@ -69,7 +69,7 @@ test("a model without the system columns reads and writes all the same", async (
 	});
 });
 
-test("a model with some of them: TypeORM would rename the missing one to a new column; refused, too", async () => {
+test("ttl_docs refuses to rename a system column that is missing in the model to a new column", async () => {
 	@Collection("carts")
 	class CartWithTotal {
 		@PrimaryGeneratedColumn("identity") id!: number;
@@ -88,7 +88,7 @@ test("a model with some of them: TypeORM would rename the missing one to a new c
 	});
 });
 
-test("with the recipe: TypeORM finds nothing to do", async () => {
+test("with the recipe, TypeORM finds no changes", async () => {
 	assert.deepEqual(await pendingChanges(database), []);
 	await database.synchronize();
 
@@ -100,7 +100,7 @@ test("with the recipe: TypeORM finds nothing to do", async () => {
 	await assertDocumentsExpire();
 });
 
-test("with the recipe: a new column is all that a change of the model brings", async () => {
+test("with the recipe, TypeORM finds a new column of the model and no other changes", async () => {
 	@Collection("tokens")
 	class TokenWithHint extends Token {
 		@Column("text", { nullable: true }) hint?: string;
@@ -114,7 +114,7 @@ test("with the recipe: a new column is all that a change of the model brings", a
 	await assertDocumentsExpire();
 });
 
-test("a recipe without the comments: TypeORM wants to delete those, and nothing else", async () => {
+test("without the comments of the recipe, TypeORM only wants to remove the comments", async () => {
 	@Collection("carts")
 	class UncommentedCart {
 		@PrimaryGeneratedColumn("identity") id!: number;
@@ -133,7 +133,7 @@ test("a recipe without the comments: TypeORM wants to delete those, and nothing 
 	});
 });
 
-test("the other recipe: a table that TypeORM is to leave alone altogether", async () => {
+test("with synchronize: false for the table, TypeORM finds no changes", async () => {
 	@Entity("tokens", { synchronize: false })
 	class UnmanagedToken extends NaiveToken {}
 	await inSession(connection({ entities: [UnmanagedToken] }), async (session) => {

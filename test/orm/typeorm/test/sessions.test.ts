@@ -22,10 +22,10 @@ test("a session expires 30 minutes after it was last touched", async () => {
 
 	await travel(5300);
 	assert.equal(await sessions.findOneBy({ id }), null);
-	assert.equal(await touch(sessions, { id }), false, "too late");
+	assert.equal(await touch(sessions, { id }), false, "the session has expired");
 });
 
-test("a touch is the time of the touch in _ts", async () => {
+test("a touch sets _ts to the time of the touch", async () => {
 	const { id, _ts } = await logIn();
 	await travel(1700);
 	await touch(sessions, { id });
@@ -33,7 +33,7 @@ test("a touch is the time of the touch in _ts", async () => {
 	assert.ok(touched._ts.getTime() >= _ts.getTime() + 1_700_000);
 });
 
-test("save() without a change does not write, so it does not touch", async () => {
+test("save() without a change does not write, so the countdown continues", async () => {
 	const session = await logIn();
 	await travel(1700);
 	await sessions.save(session);

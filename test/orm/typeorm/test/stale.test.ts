@@ -11,7 +11,7 @@ const items = database.getRepository(CartItem);
 
 const DAY = 86400;
 
-test("save() of an entity that expired since it was loaded inserts it anew, without an error", async () => {
+test("save() of an entity that expired after it was loaded inserts it again, without an error", async () => {
 	const cart = await carts.save({ doc: { note: "gift" } });
 	await carts.save({ id: cart.id, doc: { note: "a gift" } });
 	const loaded = await carts.findOneByOrFail({ id: cart.id });
@@ -20,13 +20,13 @@ test("save() of an entity that expired since it was loaded inserts it anew, with
 	await travel(DAY + 1);
 	loaded.doc.note = "back from the dead";
 	await carts.save(loaded);
-	// save() looks for the key, does not find it and inserts. An UPDATE would have made this version 3.
+	// save() does not find the key, so it inserts. An UPDATE would have set the version to 3.
 	const found = await carts.findOneByOrFail({ id: cart.id });
 	assert.equal(found.doc.note, "back from the dead");
 	assert.equal(found.version, 2);
 });
 
-test("such a save() costs what refers to the expired document with ON DELETE CASCADE", async () => {
+test("such a save() deletes rows that refer to the expired document with ON DELETE CASCADE", async () => {
 	const cart = await carts.save({ doc: {} });
 	await items.save({ cart, doc: { sku: "lamp", ttl: -1 } });
 	await travel(DAY + 1);
@@ -64,10 +64,10 @@ test("remove() of an expired entity does nothing, without an error", async () =>
 	const cart = await carts.save(carts.create({ doc: {} }));
 	await travel(DAY + 1);
 	await carts.remove(cart);
-	assert.equal(cart.id, undefined, "to TypeORM it is removed");
+	assert.equal(cart.id, undefined, "TypeORM treats the entity as removed");
 });
 
-test("updateOrFail() is for documents that must still be there", async () => {
+test("updateOrFail() updates a live document, and throws if the document has expired", async () => {
 	const { id } = await carts.save({ doc: {} });
 	await updateOrFail(carts, { id }, { doc: { note: "in time" } });
 	assert.equal((await carts.findOneByOrFail({ id })).doc.note, "in time");
@@ -77,7 +77,7 @@ test("updateOrFail() is for documents that must still be there", async () => {
 	assert.equal(await carts.count(), 0);
 });
 
-test("with the version in its condition, it also finds out about other writers", async () => {
+test("updateOrFail() with the version in its condition also detects other writes", async () => {
 	const { id, version } = await carts.save({ doc: { note: "first" } });
 	await updateOrFail(carts, { id, version }, { doc: { note: "second" } });
 	assert.equal((await carts.findOneByOrFail({ id })).version, version + 1);
@@ -86,7 +86,7 @@ test("with the version in its condition, it also finds out about other writers",
 	assert.equal((await carts.findOneByOrFail({ id })).doc.note, "second");
 });
 
-test("an optimistic lock by _ts tells a document that was made anew from the old one, by version not", async () => {
+test("an optimistic lock by _ts detects that an expired document was replaced, one by version does not", async () => {
 	const old = await carts.save({ doc: { note: "old" } });
 	await travel(DAY + 1);
 	const byVersion = { where: { id: old.id }, lock: { mode: "optimistic", version: old.version } } as const;
@@ -95,11 +95,11 @@ test("an optimistic lock by _ts tells a document that was made anew from the old
 	await assert.rejects(carts.findOneOrFail(byTime), EntityNotFoundError);
 
 	await carts.save({ id: old.id, doc: { note: "new" } });
-	assert.equal((await carts.findOneOrFail(byVersion)).doc.note, "new", "both began with version 1");
+	assert.equal((await carts.findOneOrFail(byVersion)).doc.note, "new", "both have version 1");
 	await assert.rejects(carts.findOneOrFail(byTime), OptimisticLockVersionMismatchError);
 });
 
-test("a touch counts as a write to the version, too", async () => {
+test("a touch also increments the version", async () => {
 	const { id, version } = await carts.save({ doc: {} });
 	assert.equal(await touch(carts, { id }), true);
 	assert.equal((await carts.findOneByOrFail({ id })).version, version + 1);

@@ -5,13 +5,13 @@ import { basename } from "node:path";
 import { DataSource, DataSourceOptions, QueryFailedError } from "typeorm";
 import { AppDataSource } from "../src/data-source";
 
-// Test files may run at the same time: each has a schema of its own.
+// Test files may run at the same time, so each has its own schema.
 export const schema = basename(process.argv[1]).replace(/\W/g, "_");
 
-/** What makes a session use it; pg takes it from PGOPTIONS, too. */
+/** The connection option that selects the schema; it can also be in PGOPTIONS. */
 export const searchPath = `-c search_path=${schema}`;
 
-/** One connection, so that a SET reaches every query. Its clock may be ahead from the start. */
+/** Returns a data source with one connection, so that a SET affects every query. Its clock can be ahead. */
 export function connection(options: Partial<DataSourceOptions> = {}, secondsAhead = 0): DataSource {
 	return new DataSource({
 		...AppDataSource.options,
@@ -21,10 +21,10 @@ export function connection(options: Partial<DataSourceOptions> = {}, secondsAhea
 	} as DataSourceOptions);
 }
 
-/** The tables are made by the migration, never by synchronize, which knows nothing of adopt(). */
+/** The migration creates the tables. synchronize would not adopt them. */
 export const database = connection({ dropSchema: true, migrationsRun: true });
 
-/** Gives a test file the database, and each of its tests empty tables and the true time. */
+/** Gives a test file the database, and each of its tests empty tables and the real time. */
 export function useDatabase(): void {
 	before(async () => {
 		await inSession(connection(), (session) => session.query(`CREATE SCHEMA IF NOT EXISTS ${schema}`));
@@ -41,12 +41,12 @@ export function useDatabase(): void {
 	});
 }
 
-/** Moves the clock of ttl_docs to so many seconds from now, in the given connection. */
+/** Sets the clock of the given connection to so many seconds after the real time. */
 export async function travel(seconds: number, session: Pick<DataSource, "query"> = database): Promise<void> {
 	await session.query("SELECT set_config('ttl_docs.clock_offset', $1, false)", [`${seconds}s`]);
 }
 
-/** Opens one more connection for as long as the work takes. */
+/** Opens a connection, runs the work with it, and closes it. */
 export async function inSession<Result>(
 	session: DataSource, work: (session: DataSource) => Promise<Result>,
 ): Promise<Result> {
@@ -58,7 +58,7 @@ export async function inSession<Result>(
 	}
 }
 
-/** For assert.rejects(): TypeORM's error for what the server refuses, with what the server said. */
+/** For assert.rejects(): checks for TypeORM's error with this SQLSTATE, message and hint of the server. */
 export function refusal(code: string, message: string | RegExp, hint = /.*/) {
 	return (error: unknown): true => {
 		assert.ok(error instanceof QueryFailedError, `${error}`);
@@ -73,9 +73,9 @@ export function refusal(code: string, message: string | RegExp, hint = /.*/) {
 	};
 }
 
-/** Runs the command line tool of TypeORM on the tables of this test file. */
+/** Runs TypeORM's command line tool on the schema of this test file. */
 export async function typeorm(...args: string[]): Promise<{ code: number; output: string }> {
-	// With CI in the environment it would print in colours.
+	// Without NO_COLOR, the tool would print colours if CI is set.
 	const env = { ...process.env, PGOPTIONS: searchPath, NO_COLOR: "1" };
 	return new Promise((resolve) => {
 		execFile(process.execPath, [require.resolve("typeorm/cli.js"), ...args], { env }, (error, stdout, stderr) => {

@@ -3,9 +3,9 @@
 class ApplicationRecord < ActiveRecord::Base
   self.abstract_class = true
 
-  # Runs the block again when PostgreSQL says that this may help (SQLSTATE 40001), as for an
-  # upsert of a document that expires at that very moment.  Within a transaction it does not:
-  # all of that has to be tried again.
+  # Retries the block after a serialization failure (SQLSTATE 40001).  An upsert fails this way
+  # if its document expires during the upsert.  Does not retry inside an open transaction,
+  # because the whole transaction must be retried.
   def self.retrying(tries: 3)
     nested = connection.transaction_open?
     yield

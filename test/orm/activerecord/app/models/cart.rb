@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# Has a lock_version, so that a save after it expired raises ActiveRecord::StaleObjectError.
+# Has a lock_version, so that saving an expired cart raises ActiveRecord::StaleObjectError.
 class Cart < ApplicationRecord
   include Expiring
 

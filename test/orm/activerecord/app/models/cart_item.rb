@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-# A reservation, which is shorter than the life of a cart.  Each change of an item keeps
-# its cart alive.
+# A reservation, which expires sooner than its cart.  Each change of an item restarts the
+# countdown of its cart.
 class CartItem < ApplicationRecord
   include Expiring
 

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# Lives for half an hour after it was last used: see touch.
+# Expires half an hour after its last touch.
 class Session < ApplicationRecord
   include Expiring
 

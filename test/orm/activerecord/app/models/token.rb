@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# Each says itself how long it lives.
+# Each token has its own ttl.
 class Token < ApplicationRecord
   include Expiring
 

@@ -5,7 +5,7 @@ class CreateTokens < ActiveRecord::Migration[6.1]
     create_table :tokens do |t|
       t.string :code, null: false, index: { unique: true }
       t.jsonb :data, null: false, default: {}
-      # With defaults, because upsert_all and insert_all of ActiveRecord 6.1 set none.
+      # With defaults, because upsert_all and insert_all of ActiveRecord 6.1 do not set timestamps.
       t.timestamps default: -> { "CURRENT_TIMESTAMP" }
     end
 

@@ -9,7 +9,7 @@ class CreateCarts < ActiveRecord::Migration[6.1]
     end
 
     create_table :cart_items do |t|
-      # Without on_delete, an item that lives longer would keep an expired cart on disk.
+      # Without on_delete, a live item would keep its expired cart on disk.
       t.references :cart, null: false, foreign_key: { on_delete: :cascade }
       t.jsonb :data, null: false, default: {}
       t.timestamps

@@ -4,13 +4,13 @@ from shop.documents import ServerTimestampField
 
 
 def adopt(model_name, default_ttl, maps_written_at=True):
-    """The table of a model becomes a collection; backwards, a plain table again."""
+    """Makes the table of a model a collection; backwards, makes it a plain table again."""
     table = f"shop_{model_name}"
     written_at = migrations.AddField(model_name, "written_at", ServerTimestampField())
     return migrations.RunSQL(
         f"SELECT ttl_docs.adopt('{table}', {default_ttl})",
         reverse_sql=f"SELECT ttl_docs.release('{table}')",
-        # adopt() adds the column of the field written_at, so that only the state lacks it.
+        # adopt() adds the column of written_at, so only Django's state needs the new field.
         state_operations=[written_at] if maps_written_at else [],
     )
 

@@ -2,13 +2,13 @@ from django.db import connection
 
 
 def travel(seconds):
-    """Moves the clock of this database session ahead of the real one, or behind it."""
+    """Sets the clock of this database session to so many seconds after the real time, or before it."""
     with connection.cursor() as cursor:
         cursor.execute("SET ttl_docs.clock_offset = %s", [seconds])
 
 
 class TimeTravelMixin:
-    """For test cases that call travel(): each ends in the present."""
+    """For test cases that call travel(): resets the clock after each test."""
 
     def setUp(self):
         super().setUp()

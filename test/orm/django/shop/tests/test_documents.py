@@ -1,4 +1,4 @@
-"""One document: its time to live, its end, and what Django makes of that."""
+"""Expiry of single documents, and Django's behaviour with expired ones."""
 
 from datetime import datetime, timedelta, timezone
 
@@ -21,26 +21,26 @@ def server_time():
 
 
 class TimeToLiveTests(TimeTravelMixin, TestCase):
-    def test_without_a_ttl_it_lives_for_the_default_of_the_collection(self):
+    def test_a_document_without_a_ttl_inherits_the_default_ttl(self):
         Cart.objects.create()
         travel(HALF_AN_HOUR - 300)
         self.assertEqual(Cart.objects.count(), 1)
         travel(HALF_AN_HOUR)
         self.assertEqual(Cart.objects.count(), 0)
 
-    def test_with_a_ttl_of_its_own_it_lives_for_that(self):
+    def test_a_document_can_have_its_own_ttl(self):
         Cart.objects.create(data={"ttl": 7200})
         travel(6900)
         self.assertEqual(Cart.objects.count(), 1)
         travel(7200)
         self.assertEqual(Cart.objects.count(), 0)
 
-    def test_with_ttl_minus_one_it_lives_for_ever(self):
+    def test_a_document_with_ttl_minus_one_never_expires(self):
         Cart.objects.create(data={"ttl": -1})
         travel(50 * 365 * 86400)
         self.assertEqual(Cart.objects.count(), 1)
 
-    def test_written_at_comes_back_from_the_insert(self):
+    def test_the_insert_returns_written_at(self):
         before = server_time()
         cart = Cart.objects.create()
         self.assertLess(before, cart.written_at)
@@ -57,7 +57,7 @@ class TimeToLiveTests(TimeTravelMixin, TestCase):
         cart.refresh_from_db()
         self.assertGreaterEqual(cart.written_at, first + timedelta(seconds=60))
 
-    def test_what_a_client_puts_into_written_at_is_not_kept(self):
+    def test_the_server_replaces_a_written_at_from_the_client(self):
         before = server_time()
         cart = Cart.objects.create(written_at=LONG_AGO)
         self.assertLess(before, cart.written_at)
@@ -73,7 +73,7 @@ class TimeToLiveTests(TimeTravelMixin, TestCase):
 
 
 class ExpiredTests(TimeTravelMixin, TestCase):
-    """Objects that have expired since they were loaded."""
+    """Objects that expired after they were loaded."""
 
     def setUp(self):
         super().setUp()
@@ -82,7 +82,7 @@ class ExpiredTests(TimeTravelMixin, TestCase):
         self.cart = Cart.objects.create(data={"note": "gift"})
         travel(HALF_AN_HOUR)
 
-    def test_reading_one_is_does_not_exist(self):
+    def test_reading_an_expired_object_raises_does_not_exist(self):
         with self.assertRaises(Session.DoesNotExist):
             Session.objects.get(pk=self.session.pk)
         with self.assertRaises(Session.DoesNotExist):
@@ -90,7 +90,7 @@ class ExpiredTests(TimeTravelMixin, TestCase):
         self.assertIsNone(Session.objects.filter(data__device="phone").first())
         self.assertIs(Session.objects.filter(pk=self.session.pk).exists(), False)
 
-    def test_djangos_save_inserts_it_anew(self):
+    def test_djangos_save_inserts_an_expired_object_again(self):
         self.cart.data["note"] = "no gift"
         with self.assertNumQueries(2) as context:
             self.cart.save()
@@ -101,7 +101,7 @@ class ExpiredTests(TimeTravelMixin, TestCase):
 
     def test_a_forced_update_raises_database_error(self):
         with self.assertRaisesMessage(DatabaseError, "Forced update did not affect any rows."):
-            with transaction.atomic():  # like every error of save(), it spoils the transaction
+            with transaction.atomic():  # every error of save() aborts the transaction
                 self.cart.save(force_update=True)
         self.assertEqual(Cart.objects.count(), 0)
 
@@ -117,16 +117,16 @@ class ExpiredTests(TimeTravelMixin, TestCase):
                 self.session.save()
         self.assertEqual(Session.objects.count(), 0)
 
-    def test_an_update_of_the_queryset_reports_zero_rows(self):
+    def test_update_of_a_queryset_reports_zero_rows(self):
         self.assertEqual(Cart.objects.filter(pk=self.cart.pk).update(data={}), 0)
 
-    def test_deleting_it_reports_zero_rows(self):
+    def test_deleting_an_expired_object_reports_zero_rows(self):
         self.assertEqual(self.session.delete(), (0, {"shop.Session": 0}))
         self.assertEqual(Session.objects.all().delete(), (0, {}))
 
 
 class OptimisticLockingTests(TimeTravelMixin, TestCase):
-    """written_at changes with every write, so it serves as the version of a row."""
+    """written_at changes with every write, so it can serve as the version of a row."""
 
     def setUp(self):
         super().setUp()
@@ -135,25 +135,25 @@ class OptimisticLockingTests(TimeTravelMixin, TestCase):
     def update_if_unchanged(self):
         return Cart.objects.filter(pk=self.cart.pk, written_at=self.cart.written_at).update(data={"note": "mine"})
 
-    def test_nobody_else_wrote_it(self):
+    def test_an_unchanged_document_is_updated(self):
         self.assertEqual(self.update_if_unchanged(), 1)
 
-    def test_somebody_else_wrote_it(self):
+    def test_a_changed_document_is_not_updated(self):
         Cart.objects.get().save()
         self.assertEqual(self.update_if_unchanged(), 0)
 
-    def test_it_has_expired(self):
+    def test_an_expired_document_is_not_updated(self):
         travel(HALF_AN_HOUR)
         self.assertEqual(self.update_if_unchanged(), 0)
 
-    def test_it_has_expired_and_is_there_again(self):
+    def test_a_new_document_with_the_same_key_is_not_updated(self):
         travel(HALF_AN_HOUR)
         Cart.objects.create(pk=self.cart.pk)
         self.assertEqual(self.update_if_unchanged(), 0)
 
 
 class TouchTests(TimeTravelMixin, TestCase):
-    """Sliding expiry: a session that is used goes on living."""
+    """Sliding expiry: each use of a session restarts its countdown."""
 
     def setUp(self):
         super().setUp()
@@ -170,7 +170,7 @@ class TouchTests(TimeTravelMixin, TestCase):
         travel(3800)
         self.assertEqual(Session.objects.filter(pk=self.session.pk).touch(), 0)
 
-    def test_an_instance_is_touched_by_update_fields(self):
+    def test_save_with_update_fields_touches_an_instance(self):
         travel(1000)
         self.session.save(update_fields=["written_at"])
         travel(2500)
@@ -191,21 +191,21 @@ class InvalidTtlTests(TransactionTestCase):
         "60": 'invalid "ttl" in a document of "shop_cart": "60"',
     }
 
-    def test_it_is_a_data_error_with_the_servers_words(self):
+    def test_an_invalid_ttl_raises_data_error_with_the_servers_message(self):
         for ttl, message in self.MESSAGES.items():
             with self.subTest(ttl=ttl):
                 with self.assertRaisesMessage(DataError, message):
                     Cart.objects.create(data={"ttl": ttl})
         self.assertEqual(Cart.objects.count(), 0)
 
-    def test_an_update_to_it_changes_nothing(self):
+    def test_an_update_to_an_invalid_ttl_changes_nothing(self):
         cart = Cart.objects.create(data={"ttl": 60})
         with self.assertRaises(DataError):
             Cart.objects.update(data={"ttl": 0})
         cart.refresh_from_db()
         self.assertEqual(cart.data, {"ttl": 60})
 
-    def test_the_transaction_goes_on_after_a_savepoint(self):
+    def test_with_a_savepoint_the_transaction_continues(self):
         with transaction.atomic():
             Cart.objects.create(data={"note": "before"})
             with self.assertRaises(DataError), transaction.atomic():
@@ -213,7 +213,7 @@ class InvalidTtlTests(TransactionTestCase):
             Cart.objects.create(data={"note": "after"})
         self.assertEqual(Cart.objects.count(), 2)
 
-    def test_without_a_savepoint_the_transaction_is_lost(self):
+    def test_without_a_savepoint_the_transaction_is_aborted(self):
         with transaction.atomic():
             Cart.objects.create()
             with self.assertRaises(DataError):

@@ -1,4 +1,4 @@
-"""Unique keys, and the ways to "insert or update"."""
+"""Unique keys and upserts."""
 
 import django
 from django.core.exceptions import ValidationError
@@ -29,7 +29,7 @@ class UniqueKeyTests(TimeTravelMixin, TestCase):
         self.assertEqual(Token.objects.get(), token)
         self.assertNotEqual(token.pk, self.token.pk)
 
-    def test_so_is_its_primary_key(self):
+    def test_the_primary_key_of_an_expired_token_is_free(self):
         travel(60)
         Token.objects.create(pk=self.token.pk, email=ANN, data={"note": "new"})
         self.assertEqual(Token.objects.get().data, {"note": "new"})
@@ -41,13 +41,13 @@ class UniqueKeyTests(TimeTravelMixin, TestCase):
         bob.save()
         self.assertEqual(Token.objects.get(email=ANN), bob)
 
-    def test_validation_agrees(self):
+    def test_validation_ignores_an_expired_token(self):
         with self.assertRaisesMessage(ValidationError, "Token with this Email already exists."):
             Token(email=ANN, data={"ttl": 60}).full_clean()
         travel(60)
         Token(email=ANN, data={"ttl": 60}).full_clean()
 
-    def test_so_does_a_form(self):
+    def test_a_form_ignores_an_expired_token(self):
         TokenForm = modelform_factory(Token, fields=["email"])
         self.assertIs(TokenForm({"email": ANN}).is_valid(), False)
         travel(60)
@@ -57,7 +57,7 @@ class UniqueKeyTests(TimeTravelMixin, TestCase):
 
 
 class UpsertTests(TimeTravelMixin, TestCase):
-    """Over a live token all of them keep it; over an expired one there is a new one."""
+    """All kinds of upserts keep a live token, and insert a new token in place of an expired one."""
 
     def setUp(self):
         super().setUp()
@@ -134,7 +134,7 @@ class UpsertTests(TimeTravelMixin, TestCase):
 
 
 class RetryTests(TimeTravelMixin, TransactionTestCase):
-    """40001: the token expires after the upsert has found it, before it is written."""
+    """SQLSTATE 40001: the token expires after the upsert finds it and before the upsert writes it."""
 
     def setUp(self):
         super().setUp()
@@ -165,25 +165,25 @@ class RetryTests(TimeTravelMixin, TransactionTestCase):
             travel(60)
         return Token.objects.upsert(ANN, {"uses": 1})
 
-    def test_on_conflict_do_update_is_told_to_try_again(self):
+    def test_on_conflict_do_update_fails_if_the_token_expires_meanwhile(self):
         self.let_updates_of_tokens_take_a_minute()
         with self.assertRaises(OperationalError) as context:
             Token.objects.upsert(ANN, {"uses": 1})
         self.assertEqual(context.exception.__cause__.diag.sqlstate, SERIALIZATION_FAILURE)
 
-    def test_tried_again_it_inserts(self):
+    def test_the_retry_inserts(self):
         self.let_updates_of_tokens_take_a_minute()
         token = retry_serialization_failures(self.upsert)(late_attempts=2)
         self.assertEqual(self.attempts, 3)
         self.assertGreater(token.pk, self.token.pk)
 
-    def test_at_some_point_it_gives_up(self):
+    def test_the_number_of_attempts_is_limited(self):
         self.let_updates_of_tokens_take_a_minute()
         with self.assertRaises(OperationalError):
             retry_serialization_failures(self.upsert)(late_attempts=3)
         self.assertEqual(self.attempts, 3)
 
-    def test_other_errors_are_not_tried_again(self):
+    def test_other_errors_are_not_retried(self):
         @retry_serialization_failures
         def insert_twice():
             self.attempts += 1
@@ -193,7 +193,7 @@ class RetryTests(TimeTravelMixin, TransactionTestCase):
             insert_twice()
         self.assertEqual(self.attempts, 1)
 
-    def test_above_read_committed_any_update_may_be_told_to_try_again(self):
+    def test_above_read_committed_any_update_may_fail_with_a_serialization_failure(self):
         with self.assertRaises(OperationalError) as context, transaction.atomic():
             with connection.cursor() as cursor:
                 cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
@@ -204,7 +204,7 @@ class RetryTests(TimeTravelMixin, TransactionTestCase):
 
 
 class BulkTests(TimeTravelMixin, TestCase):
-    def test_bulk_create_brings_back_what_the_server_has_set(self):
+    def test_bulk_create_returns_keys_and_written_at(self):
         carts = Cart.objects.bulk_create([Cart(data={"ttl": ttl}) for ttl in (60, 120, -1)])
         self.assertEqual(
             [(cart.pk, cart.written_at) for cart in carts],
@@ -214,7 +214,7 @@ class BulkTests(TimeTravelMixin, TestCase):
             travel(seconds)
             self.assertEqual(Cart.objects.count(), alive)
 
-    def test_bulk_create_over_expired_keys(self):
+    def test_bulk_create_replaces_expired_documents(self):
         cart = Cart.objects.create(data={"ttl": -1})
         skus = [f"sku-{number}" for number in range(100)]
         CartItem.objects.bulk_create([CartItem(cart=cart, sku=sku, data={"round": 1}) for sku in skus])

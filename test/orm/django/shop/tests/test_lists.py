@@ -1,4 +1,4 @@
-"""Counting and paging: expired documents take no place."""
+"""Counts and pages leave out expired documents."""
 
 from django.core.paginator import Paginator
 from django.db.models import Count
@@ -10,7 +10,7 @@ from .clock import TimeTravelMixin, travel
 
 
 class PagingTests(TimeTravelMixin, TestCase):
-    """Ten carts, of which every other one expires after a minute."""
+    """There are ten carts, and every other one has expired."""
 
     def setUp(self):
         super().setUp()

@@ -1,4 +1,4 @@
-"""Through pgbouncer in transaction mode: the alias "pool" of the settings."""
+"""Through pgbouncer in transaction mode: the database "pool" of the settings."""
 
 from django.db import DataError, connections, transaction
 from django.test import TransactionTestCase
@@ -7,7 +7,7 @@ from shop.models import Cart, Token
 
 
 def travel_in_transaction(seconds):
-    """SET LOCAL: the next transaction may be in another session, which must not notice."""
+    """Moves the clock with SET LOCAL, because other clients share the server connection."""
     with connections["pool"].cursor() as cursor:
         cursor.execute("SET LOCAL ttl_docs.clock_offset = %s", [seconds])
 
@@ -26,7 +26,7 @@ class PoolTests(TransactionTestCase):
         self.assertEqual(Cart.objects.using("default").get().data, {"note": "no gift"})
         self.assertEqual(self.cart.delete(), (1, {"shop.Cart": 1}))
 
-    def test_it_expires(self):
+    def test_documents_expire(self):
         with transaction.atomic(using="pool"):
             travel_in_transaction(1500)
             self.assertEqual(Cart.objects.using("pool").count(), 1)
@@ -34,14 +34,14 @@ class PoolTests(TransactionTestCase):
             self.assertEqual(Cart.objects.using("pool").count(), 0)
         self.assertEqual(Cart.objects.using("pool").count(), 1)
 
-    def test_an_upsert_over_an_expired_one_inserts(self):
+    def test_an_upsert_replaces_an_expired_token(self):
         token = Token.objects.using("pool").create(email="ann@example.org", data={"ttl": 60})
         with transaction.atomic(using="pool"):
             travel_in_transaction(60)
             again = Token.objects.using("pool").upsert("ann@example.org", {"ttl": 60})
         self.assertGreater(again.pk, token.pk)
 
-    def test_iterators_go_without_a_server_side_cursor(self):
+    def test_iterators_use_no_server_side_cursor(self):
         Cart.objects.using("pool").bulk_create([Cart() for _ in range(10)])
         carts = Cart.objects.using("pool").iterator(chunk_size=2)
         next(carts)

@@ -1,4 +1,4 @@
-"""Foreign keys.  Django makes them DEFERRABLE INITIALLY DEFERRED: checked at commit."""
+"""Foreign keys.  Django creates them as DEFERRABLE INITIALLY DEFERRED, so COMMIT checks them."""
 
 from django.contrib.auth.models import User
 from django.db import IntegrityError, connection, transaction
@@ -28,11 +28,11 @@ class LoadingTests(TimeTravelMixin, TestCase):
         item = CartItem.objects.get()
         with self.assertRaises(Cart.DoesNotExist):
             item.cart
-        # Joined, it is gone like its parent: the column is not null, so Django joins INNER.
+        # select_related() leaves the item out: the column is not null, so Django uses an inner join.
         self.assertEqual(CartItem.objects.select_related("cart").count(), 1)
         self.assertEqual(list(CartItem.objects.select_related("cart")), [])
 
-    def test_a_filter_over_the_relation_finds_live_children_only(self):
+    def test_a_filter_over_the_relation_finds_only_live_children(self):
         cart = Cart.objects.create(data=FOR_EVER)
         CartItem.objects.create(cart=cart, sku="short", data=A_MINUTE)
         self.assertEqual(Cart.objects.get(items__sku="short"), cart)
@@ -51,7 +51,7 @@ class DeferredForeignKeyTests(TimeTravelMixin, TransactionTestCase):
             CartItem.objects.create(cart=self.cart, sku="late")
         self.assertEqual(CartItem.objects.count(), 0)
 
-    def test_in_a_transaction_the_commit_finds_out(self):
+    def test_in_a_transaction_the_commit_fails(self):
         travel(60)
         with self.assertRaisesMessage(IntegrityError, "violates foreign key constraint"):
             with transaction.atomic():
@@ -74,20 +74,20 @@ class DeferredForeignKeyTests(TimeTravelMixin, TransactionTestCase):
                 travel(60)
         self.assertEqual(CartItem.objects.count(), 0)
 
-    def test_the_child_may_come_before_the_parent_that_takes_the_expired_key(self):
+    def test_a_child_can_be_created_before_the_parent_that_takes_the_expired_key(self):
         travel(60)
         with transaction.atomic():
             CartItem.objects.create(cart_id=self.cart.pk, sku="early")
             Cart.objects.create(pk=self.cart.pk, data=FOR_EVER)
         self.assertEqual(CartItem.objects.select_related("cart").get().cart.data, FOR_EVER)
 
-    def test_children_that_outlived_their_parent_belong_to_the_one_that_takes_its_key(self):
+    def test_live_children_of_an_expired_parent_belong_to_the_parent_that_takes_its_key(self):
         item = CartItem.objects.create(cart=self.cart, sku="long", data=FOR_EVER)
         travel(60)
         cart = Cart.objects.create(pk=self.cart.pk)
         self.assertEqual(cart.items.get(), item)
 
-    def test_checked_at_once_children_that_outlived_their_parent_keep_its_key(self):
+    def test_with_immediate_constraints_live_children_block_the_key_of_an_expired_parent(self):
         CartItem.objects.create(cart=self.cart, sku="long", data=FOR_EVER)
         travel(60)
         with self.assertRaisesMessage(IntegrityError, "violates foreign key constraint"), transaction.atomic():
@@ -106,19 +106,19 @@ class DeletingTests(TimeTravelMixin, TransactionTestCase):
         CartItem.objects.create(cart=self.cart, sku="long", data=FOR_EVER)
         self.assertEqual(self.cart.delete(), (2, {"shop.CartItem": 1, "shop.Cart": 1}))
 
-    def test_expired_children_are_no_obstacle_and_do_not_count(self):
+    def test_expired_children_do_not_block_the_delete_and_are_not_counted(self):
         CartItem.objects.create(cart=self.cart, sku="short", data=A_MINUTE)
         travel(60)
         self.assertEqual(self.cart.delete(), (1, {"shop.Cart": 1}))
         self.assertEqual(Cart.objects.count(), 0)
 
-    def test_expired_children_of_a_plain_table_are_no_obstacle_either(self):
+    def test_expired_children_do_not_block_the_delete_of_a_row_in_a_plain_table(self):
         Session.objects.create(user=self.ann)
         travel(1800)
         self.assertEqual(self.ann.delete(), (1, {"auth.User": 1}))
         self.assertEqual(User.objects.count(), 0)
 
-    def test_the_foreign_key_holds_where_django_does_not_look(self):
+    def test_the_foreign_key_refuses_a_delete_that_skips_djangos_cascade(self):
         CartItem.objects.create(cart=self.cart, sku="long", data=FOR_EVER)
         with self.assertRaisesMessage(IntegrityError, "violates foreign key constraint"):
             Cart.objects.all()._raw_delete("default")

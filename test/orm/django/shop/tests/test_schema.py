@@ -1,4 +1,4 @@
-"""Migrations, and the other tools that read or make a schema."""
+"""Migrations, and other tools that read or create a schema."""
 
 from io import StringIO
 
@@ -24,7 +24,7 @@ def columns(table):
 
 
 class FreshDatabaseTests(TimeTravelMixin, TestCase):
-    """An empty schema stands for an empty database; the rollback takes it away."""
+    """An empty schema stands for an empty database; the rollback removes it."""
 
     def setUp(self):
         super().setUp()
@@ -32,13 +32,13 @@ class FreshDatabaseTests(TimeTravelMixin, TestCase):
             cursor.execute("CREATE SCHEMA fresh")
             cursor.execute("SET LOCAL search_path = fresh")
 
-    def test_migrations_from_zero_make_collections(self):
+    def test_migrations_create_collections_in_an_empty_database(self):
         call_command("migrate", verbosity=0)
         Cart.objects.create()
         travel(1800)
         self.assertEqual(Cart.objects.count(), 0)
 
-    def test_adopt_takes_over_a_column_that_create_model_has_made(self):
+    def test_adopt_uses_a_column_that_create_model_has_made(self):
         with connection.schema_editor() as editor:
             editor.create_model(Cart)
             editor.execute("SELECT ttl_docs.adopt('shop_cart', 1800)")
@@ -47,14 +47,14 @@ class FreshDatabaseTests(TimeTravelMixin, TestCase):
         travel(1800)
         self.assertEqual(Cart.objects.count(), 0)
 
-    # TEST = {"MIGRATE": False} does the same for the database of the tests.
+    # TEST = {"MIGRATE": False} does the same for the test database.
     @override_settings(MIGRATION_MODULES={"shop": None, "auth": None, "contenttypes": None})
-    def test_without_migrations_there_are_plain_tables(self):
+    def test_without_migrations_the_tables_are_plain(self):
         call_command("migrate", run_syncdb=True, verbosity=0)
         WebSession.objects.create(session_key="key", session_data={"ttl": 60}, expire_date=timezone.now())
         travel(60)
         self.assertEqual(WebSession.objects.count(), 1)
-        # A model that maps written_at does not let it pass unnoticed.
+        # A model that maps written_at fails at the first write.
         with self.assertRaisesMessage(IntegrityError, 'null value in column "_ts"'), transaction.atomic():
             Cart.objects.create()
 
@@ -64,7 +64,7 @@ class BackwardsTests(TimeTravelMixin, TransactionTestCase):
         super().setUp()
         self.addCleanup(call_command, "migrate", "shop", verbosity=0)
 
-    def test_back_to_plain_tables_and_forth_again(self):
+    def test_migrating_back_to_plain_tables_and_forward_again(self):
         Cart.objects.create(data={"ttl": 60})
         Cart.objects.create(data={"ttl": -1})
         travel(60)
@@ -79,7 +79,7 @@ class BackwardsTests(TimeTravelMixin, TransactionTestCase):
         travel(120)
         self.assertEqual(list(Cart.objects.values_list("data", flat=True)), [{"ttl": -1}])
 
-    def test_back_to_nothing(self):
+    def test_migrating_back_to_zero(self):
         call_command("migrate", "shop", "zero", verbosity=0)
         with connection.cursor() as cursor:
             cursor.execute("SELECT count(*) FROM ttl_docs.collections")
@@ -87,7 +87,7 @@ class BackwardsTests(TimeTravelMixin, TransactionTestCase):
 
 
 class MakemigrationsTests(TimeTravelMixin, TestCase):
-    """What "makemigrations" finds, and what "migrate" would then do."""
+    """The changes that "makemigrations" detects, and the results of applying them."""
 
     def setUp(self):
         super().setUp()
@@ -104,7 +104,7 @@ class MakemigrationsTests(TimeTravelMixin, TestCase):
         return [operation for migration in changes.get("shop", []) for operation in migration.operations]
 
     def migrate(self, *operations):
-        """Applies operations to the database; returns the models as they are then."""
+        """Applies operations to the database; returns the models after them."""
         for operation in operations:
             after = self.after(operation, self.migrated)
             with connection.schema_editor() as editor:
@@ -112,12 +112,12 @@ class MakemigrationsTests(TimeTravelMixin, TestCase):
             self.migrated = after
         return self.migrated.apps
 
-    def test_there_is_nothing_to_do(self):
+    def test_makemigrations_detects_no_changes(self):
         output = StringIO()
         call_command("makemigrations", check_changes=True, dry_run=True, stdout=output)
         self.assertEqual(output.getvalue(), "No changes detected\n")
 
-    def test_without_the_state_operations_it_would_add_a_column_that_is_there(self):
+    def test_without_the_state_operations_it_would_add_an_existing_column(self):
         self.migrated = self.after(migrations.RemoveField("cart", "written_at"), self.migrated)
         [operation] = self.detect(self.migrated, ProjectState.from_apps(apps))
         self.assertIsInstance(operation, migrations.AddField)
@@ -125,7 +125,7 @@ class MakemigrationsTests(TimeTravelMixin, TestCase):
         with self.assertRaisesMessage(ProgrammingError, 'column "_ts" of relation "shop_cart" already exists'):
             self.migrate(operation)
 
-    def test_a_field_that_is_no_longer_in_the_model_would_be_dropped_but_ttl_docs_refuses(self):
+    def test_ttl_docs_refuses_to_drop_the_column_of_a_removed_field(self):
         without = self.after(migrations.RemoveField("cart", "written_at"), self.migrated)
         [operation] = self.detect(self.migrated, without)
         self.assertIsInstance(operation, migrations.RemoveField)
@@ -134,7 +134,7 @@ class MakemigrationsTests(TimeTravelMixin, TestCase):
         self.assertIn('cannot drop or rename column "_ts" of the collection "shop_cart"', str(context.exception))
         self.assertIn("A schema tool has to be told to leave it alone.", str(context.exception))
 
-    def test_a_field_is_taken_out_of_the_model_in_the_state_only(self):
+    def test_a_field_can_be_removed_from_the_state_only(self):
         self.migrate(
             migrations.SeparateDatabaseAndState(state_operations=[migrations.RemoveField("cart", "written_at")])
         )
@@ -148,7 +148,7 @@ class MakemigrationsTests(TimeTravelMixin, TestCase):
             with self.subTest(message), self.assertRaisesMessage(InternalError, message):
                 self.migrate(operation)
 
-    def test_other_changes_are_as_usual_and_leave_a_collection(self):
+    def test_other_changes_work_as_for_any_table(self):
         changed = self.migrate(
             migrations.AddField("cart", "note", models.TextField(default="")),
             migrations.AddIndex("cart", GinIndex(fields=["data"], name="cart_data")),
@@ -161,7 +161,7 @@ class MakemigrationsTests(TimeTravelMixin, TestCase):
         travel(60)
         self.assertEqual(Basket.objects.count(), 0)
 
-    def test_a_change_meets_expired_documents_on_disk_unless_they_are_purged_before(self):
+    def test_set_not_null_checks_expired_documents_unless_they_are_purged_first(self):
         changed = self.migrate(migrations.AddField("cart", "note", models.TextField(null=True)))
         changed.get_model("shop", "Cart").objects.create()
         travel(1800)
@@ -170,7 +170,7 @@ class MakemigrationsTests(TimeTravelMixin, TestCase):
             self.migrate(not_null)
         self.migrate(migrations.RunSQL("CALL ttl_docs.purge('shop_cart')"), not_null)
 
-    def test_squashing_keeps_the_adoption(self):
+    def test_squashing_keeps_the_calls_of_adopt(self):
         operations = [
             operation
             for name in ("0001_initial", "0002_collections")

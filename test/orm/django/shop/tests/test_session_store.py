@@ -1,4 +1,4 @@
-"""Django's own sessions, kept by shop.session_store."""
+"""Django's own sessions, stored by shop.session_store."""
 
 from importlib import import_module
 
@@ -24,7 +24,7 @@ class SessionStoreTests(TimeTravelMixin, TestCase):
         session.save()
         self.key = session.session_key
 
-    def test_the_document_has_the_expiry_of_the_session_as_its_ttl(self):
+    def test_the_ttl_of_the_document_is_the_expiry_of_the_session(self):
         self.assertEqual(WebSession.objects.get().session_data["ttl"], 600)
         self.assertEqual(dict(SessionStore(self.key).items()), {"basket": ["apple"], "_session_expiry": 600})
 
@@ -34,7 +34,7 @@ class SessionStoreTests(TimeTravelMixin, TestCase):
         self.assertEqual(dict(session.items()), {})
         self.assertIs(session.exists(self.key), False)
 
-    def test_saving_it_again_lets_it_live_on(self):
+    def test_saving_a_session_restarts_its_countdown(self):
         travel(500)
         SessionStore(self.key).save()
         travel(800)
@@ -42,7 +42,7 @@ class SessionStoreTests(TimeTravelMixin, TestCase):
         travel(1100)
         self.assertIs(SessionStore().exists(self.key), False)
 
-    def test_one_that_expires_during_a_request_does_not_come_back(self):
+    def test_a_session_that_expires_during_a_request_does_not_come_back(self):
         session = SessionStore(self.key)
         session["basket"] = []
         travel(600)

@@ -1,4 +1,4 @@
-"""How Django's own means of testing get along with collections."""
+"""Django's own test tools with collections."""
 
 from datetime import timedelta
 from pathlib import Path
@@ -13,22 +13,22 @@ from .clock import TimeTravelMixin, travel
 
 
 class ClassDataTests(TimeTravelMixin, TestCase):
-    """Each test finds what setUpTestData() has made, whatever time the others went to."""
+    """Each test finds the data of setUpTestData(), wherever other tests moved the clock."""
 
     @classmethod
     def setUpTestData(cls):
         cls.cart = Cart.objects.create(data={"ttl": 60})
 
-    def test_one_travels(self):
+    def test_one_test_moves_the_clock(self):
         travel(60)
         self.assertEqual(Cart.objects.count(), 0)
 
-    def test_another_travels_and_takes_the_key(self):
+    def test_another_test_moves_the_clock_and_takes_the_key(self):
         travel(60)
         Cart.objects.create(pk=self.cart.pk, data={"note": "new"})
         self.assertEqual(Cart.objects.get().data, {"note": "new"})
 
-    def test_another_stays(self):
+    def test_another_test_leaves_the_clock_alone(self):
         self.assertEqual(Cart.objects.get(), self.cart)
         self.assertEqual(Cart.objects.get().data, {"ttl": 60})
 
@@ -40,7 +40,7 @@ class FixtureTests(TimeTravelMixin, TestCase):
         self.addCleanup(directory.cleanup)
         self.fixture = Path(directory.name) / "carts.json"
 
-    def test_dumpdata_leaves_out_expired_documents_and_loaddata_starts_their_countdown(self):
+    def test_dumpdata_leaves_out_expired_documents_and_loaddata_restarts_the_countdown(self):
         Cart.objects.create(data={"ttl": 60})
         cart = Cart.objects.create(data={"ttl": 600})
         travel(500)
@@ -54,9 +54,9 @@ class FixtureTests(TimeTravelMixin, TestCase):
 
 
 class FlushTests(TimeTravelMixin, TransactionTestCase):
-    """A TransactionTestCase ends with TRUNCATE."""
+    """Every TransactionTestCase ends with TRUNCATE."""
 
-    def test_a_truncated_collection_is_still_one(self):
+    def test_a_truncated_table_is_still_a_collection(self):
         Cart.objects.create()
         call_command("flush", interactive=False, verbosity=0)
         self.assertEqual(Cart.objects.count(), 0)

@@ -1,4 +1,4 @@
-// Two tables as one would write them who has never heard of system columns.
+// Two tables without the system columns.
 import { integer, jsonb, pgTable, text, uuid } from 'drizzle-orm/pg-core';
 
 export const users = pgTable('users', {

@@ -43,7 +43,7 @@ export class CreateTables1700000000000 implements MigrationInterface {
 	}
 
 	async down(queryRunner: QueryRunner): Promise<void> {
-		// A collection is dropped like any table.
+		// Drop collections like any other tables.
 		await queryRunner.query(`DROP TABLE cart_items, carts, tokens, sessions, users`);
 	}
 }

@@ -1,7 +1,7 @@
 import { Column, CreateDateColumn, DataSource, Entity, PrimaryGeneratedColumn, Unique } from "typeorm";
 import { AppDataSource } from "../../src/data-source";
 
-/** The collection "tokens" as somebody maps it who has not heard of the system columns. */
+/** The collection "tokens", mapped without the system columns. */
 @Entity("tokens")
 @Unique("tokens_code_key", ["code"])
 export class NaiveToken {

@@ -5,11 +5,11 @@ module Expiring
   extend ActiveSupport::Concern
 
   included do
-    # The server writes these.  _ts, the time of the last write, can be read.
+    # The server writes the system columns.  The model maps only _ts, the time of the last write.
     self.ignored_columns += %w[_ttl _slot]
     attr_readonly :_ts
 
-    # The document's own time to live, in seconds; -1 is forever, nil is the collection's default.
+    # The document's own ttl in seconds; -1 means never, nil means the DefaultTTL of the collection.
     store_accessor :data, :ttl
   end
 end

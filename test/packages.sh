@@ -1,0 +1,358 @@
+# shellcheck shell=bash
+# Finds PostgreSQL and other tools, and installs the Debian packages that are missing.
+# test/env.sh sources this file.
+#
+#	require_packages PURPOSE ...   installs what the purposes lack; sets PG_CONFIG
+#
+# A purpose is the NAME of a function packages_for_NAME below: it finds out what is missing.
+# Packages are needed or useful.  Without a needed package the script ends.  Without a
+# useful package the script leaves something out.
+#
+# Before it installs, require_packages prints the packages and apt-get's own estimate of
+# their number and size.  If nothing is missing, it prints nothing and does nothing.
+
+# What to say if packages cannot be installed.
+readonly WITHOUT_APT="please install them; on Debian and Ubuntu this script installs them, as root or with sudo"
+
+# postgresql-common creates a cluster "main", which starts at boot, unless this file says no.
+readonly NO_CLUSTER_CONF=/etc/postgresql-common/createcluster.d/zz-ttl_docs.conf
+
+# Packages of this name have a service of this name, which starts at boot.
+readonly SERVICES="pgbouncer"
+
+# ---- What is there ----
+
+# Prints the major version of a pg_config's PostgreSQL, nothing if it has none.
+pg_major() {
+	"$1" --version 2>/dev/null | sed -n 's/^PostgreSQL \([0-9][0-9]*\).*/\1/p'
+}
+
+# Succeeds if an extension can be built for, and run in, a pg_config's PostgreSQL.
+# Debian's client packages have a pg_config, but neither server nor development files.
+pg_is_complete() {
+	local program
+	for program in postgres initdb pg_ctl psql; do
+		[[ -x $("$1" --bindir)/$program ]] || return 1
+	done
+	[[ -f $("$1" --includedir-server)/postgres.h && -f $("$1" --pgxs) ]]
+}
+
+# Sets PG_CONFIG to the first usable one.  If the caller has set PG_CONFIG, no other one
+# counts.  Otherwise: the one on the PATH, then the newest of Debian's directories.
+find_postgres() {
+	local candidate major candidates=()
+	if [[ -n ${PG_CONFIG:-} ]]; then
+		candidates=("$PG_CONFIG")
+	else
+		mapfile -t candidates < <(
+			command -v pg_config
+			printf '%s\n' /usr/lib/postgresql/*/bin/pg_config | sort -rV
+		)
+	fi
+	for candidate in "${candidates[@]}"; do
+		major=$(pg_major "$candidate")
+		if ((${major:-0} >= OLDEST_PG)) && pg_is_complete "$candidate"; then
+			PG_CONFIG=$(command -v "$candidate")
+			return
+		fi
+	done
+	return 1
+}
+
+# Succeeds if C programs can be compiled.  The libc headers are a package of their own.
+have_compiler() {
+	local cc=cc
+	if [[ -n ${PG_CONFIG:-} ]]; then
+		cc=$("$PG_CONFIG" --cc)
+	fi
+	# The compiler may be a command with arguments.
+	# shellcheck disable=SC2086
+	command -v make >/dev/null && echo '#include <stdio.h>' | $cc -E - >/dev/null 2>&1
+}
+
+have_tap() {
+	command -v prove >/dev/null && perl -MIPC::Run -e 1 2>/dev/null
+}
+
+# The programs of test/torture and bench use it.
+have_psycopg2() {
+	/usr/bin/python3 -c 'import psycopg2' 2>/dev/null
+}
+
+have_pgbouncer() {
+	[[ -x /usr/sbin/pgbouncer ]] || command -v pgbouncer >/dev/null
+}
+
+# Succeeds if programs can be built with the sanitizers and run.
+have_sanitizers() {
+	local directory status
+	directory=$(mktemp -d) || return 1
+	echo 'int main(void) { return 0; }' |
+		gcc -fsanitize=address,undefined -x c -o "$directory/probe" - 2>/dev/null && "$directory/probe"
+	status=$?
+	rm -rf "$directory"
+	return "$status"
+}
+
+# memcheck has to know the C library's functions by name.
+have_debug_symbols() {
+	[[ -d /usr/lib/debug/.build-id ]]
+}
+
+is_installed() {
+	# shellcheck disable=SC2016
+	[[ $(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null) == installed ]]
+}
+
+# Succeeds if Debian has packages for the PostgreSQL in use, or for the one to be installed.
+is_debian_postgres() {
+	[[ -z ${PG_CONFIG:-} || $("$PG_CONFIG" --bindir) == /usr/lib/postgresql/*/bin ]]
+}
+
+# ---- Purposes ----
+
+# Notes what is missing: its description, then the packages.  In the name of a package, NN
+# stands for the major version of PostgreSQL.
+need() {
+	say "missing: $1"
+	NEEDED+=("${@:2}")
+}
+
+useful() {
+	USEFUL+=("$@")
+}
+
+packages_for_build() {
+	if ! find_postgres; then
+		[[ -z ${PG_CONFIG:-} ]] ||
+			die "PG_CONFIG=$PG_CONFIG is no PostgreSQL of version $OLDEST_PG or later with server, psql and development files"
+		need "PostgreSQL $OLDEST_PG or later with its development files" postgresql-NN postgresql-server-dev-NN
+	fi
+	have_compiler || need "a C compiler and make" build-essential
+}
+
+packages_for_test() {
+	packages_for_build
+	have_tap || need "prove and the Perl module IPC::Run" libipc-run-perl
+	have_psycopg2 || useful python3-psycopg2
+	if is_debian_postgres && [[ -z ${PG_CONFIG:-} || ! -x $("$PG_CONFIG" --bindir)/pg_repack ]]; then
+		useful postgresql-NN-repack
+	fi
+}
+
+packages_for_lint() {
+	local tool
+	packages_for_test
+	for tool in cppcheck clang clang-tidy shellcheck; do
+		command -v "$tool" >/dev/null || useful "$tool"
+	done
+}
+
+# The applications of test/orm, or those of them that TESTS names.
+packages_for_orm() {
+	local directory packages=()
+	packages_for_build
+	have_pgbouncer || useful pgbouncer
+	for directory in "$REPO"/test/orm/*/; do
+		directory=${directory%/}
+		[[ -z ${TESTS:-} || " $TESTS " == *" ${directory##*/} "* ]] || continue
+		# shellcheck source=/dev/null
+		(cd "$directory" && source ./app.sh && have_packages) >/dev/null 2>&1 && continue
+		# shellcheck source=/dev/null
+		mapfile -t packages < <(cd "$directory" && source ./app.sh && say "${packages[@]}")
+		useful "${packages[@]}"
+	done
+}
+
+packages_for_sanitize() {
+	packages_for_test
+	# gcc, because its runtime is a library that can be preloaded.  libgcc-NN-dev has it, and
+	# gcc depends on that package.
+	have_sanitizers || need "gcc with AddressSanitizer and UBSan" gcc
+}
+
+packages_for_valgrind() {
+	packages_for_test
+	command -v valgrind >/dev/null || need valgrind valgrind
+	have_debug_symbols || need "debug symbols of the C library" libc6-dbg
+}
+
+packages_for_bench_quick() {
+	packages_for_build
+	have_psycopg2 || need "python3 with psycopg2" python3-psycopg2
+}
+
+packages_for_bench() {
+	packages_for_bench_quick
+	if is_debian_postgres && [[ -z ${PG_CONFIG:-} || ! -e $("$PG_CONFIG" --pkglibdir)/pg_cron.so ]]; then
+		useful postgresql-NN-cron
+	fi
+	command -v valgrind >/dev/null || useful valgrind
+}
+
+# debian/control names these packages, too.
+packages_for_deb() {
+	local package packages=(build-essential debhelper postgresql-server-dev-all)
+	command -v dpkg-query >/dev/null || die "Debian packages can be built on Debian and Ubuntu only"
+	[[ " ${DEB_BUILD_PROFILES:-} " == *" nocheck "* ]] || packages+=(postgresql-all)
+	for package in "${packages[@]}"; do
+		is_installed "$package" || need "$package" "$package"
+	done
+}
+
+packages_for_matrix() {
+	command -v debootstrap >/dev/null || need debootstrap debootstrap
+}
+
+# ---- Installing ----
+
+# Installs what the given purposes lack.
+require_packages() {
+	local purpose package available=()
+	NEEDED=() USEFUL=()
+	for purpose in "$@"; do
+		"packages_for_$purpose"
+	done
+	((${#NEEDED[@]} + ${#USEFUL[@]} > 0)) || return 0
+	if ! require_apt; then
+		((${#NEEDED[@]} == 0)) || die "$WITHOUT_APT"
+		return 0
+	fi
+	if [[ ${NEEDED[*]} == *-NN* ]] && (($(debian_major) < OLDEST_PG)); then
+		die "this system has no packages of PostgreSQL $OLDEST_PG or later:" \
+			"install one and name its pg_config in PG_CONFIG"
+	fi
+	mapfile -t NEEDED < <(resolve_packages "${NEEDED[@]}")
+	mapfile -t USEFUL < <(resolve_packages "${USEFUL[@]}")
+	for package in "${USEFUL[@]}"; do
+		if [[ " ${NEEDED[*]} " == *" $package "* ]]; then
+			continue
+		elif plan_of "$package" >/dev/null; then
+			available+=("$package")
+		else
+			say "not available here: $package"
+		fi
+	done
+	USEFUL=("${available[@]}")
+	((${#NEEDED[@]} + ${#USEFUL[@]} > 0)) || return 0
+
+	announce "${NEEDED[@]}" "${USEFUL[@]}"
+	((${#NEEDED[@]} == 0)) || apt_install "${NEEDED[@]}" || die "could not install ${NEEDED[*]}"
+	# One by one: a package that fails must not keep the others away.
+	for package in "${USEFUL[@]}"; do
+		apt_install "$package" || say "could not install $package"
+	done
+	if [[ " ${NEEDED[*]} " == *" postgresql-server-dev-"[0-9]* ]]; then
+		find_postgres || die "found no complete PostgreSQL, although ${NEEDED[*]} are installed"
+	fi
+}
+
+# Sets APT_GET to the command that calls apt-get as root, and reads the package lists.
+# Fails where there is no apt-get, or no way to become root.
+require_apt() {
+	((${#APT_GET[@]} == 0)) || return 0
+	command -v apt-get >/dev/null || return 1
+	if ((EUID != 0)); then
+		# Without a terminal nobody can answer sudo's question for the password.
+		command -v sudo >/dev/null && { [[ -t 0 ]] || sudo -n true 2>/dev/null; } || return 1
+		AS_ROOT=(sudo)
+	fi
+	APT_GET=("${AS_ROOT[@]}" env DEBIAN_FRONTEND=noninteractive LC_ALL=C apt-get -q)
+	say "reading the package lists"
+	"${APT_GET[@]}" -q update || say "apt-get update failed; trying with the lists that are there"
+}
+APT_GET=()
+AS_ROOT=()
+
+# Prints the packages that are not installed, each once, with a version for NN.
+resolve_packages() {
+	local package major=
+	for package in "$@"; do
+		if [[ $package == *-NN* ]]; then
+			major=${major:-$(debian_major)}
+			package=${package/NN/$major}
+		fi
+		is_installed "$package" || say "$package"
+	done | sort -u
+}
+
+# Prints the major version of PostgreSQL that packages are for: the one in use, else the
+# newest server that is installed, else the one that the distribution has.
+debian_major() {
+	local major
+	if [[ -n ${PG_CONFIG:-} ]]; then
+		pg_major "$PG_CONFIG"
+		return
+	fi
+	major=$(printf '%s\n' /usr/lib/postgresql/*/bin/postgres |
+		sed -n 's,^/usr/lib/postgresql/\([0-9]*\)/.*,\1,p' | sort -n | tail -n 1)
+	if ((${major:-0} < OLDEST_PG)); then
+		major=$(LC_ALL=C apt-cache depends postgresql 2>/dev/null |
+			sed -n 's/^ *Depends: postgresql-\([0-9][0-9]*\)$/\1/p' | head -n 1)
+	fi
+	say "${major:-0}"
+}
+
+# Prints what apt-get would do.  Fails if it cannot install these packages.
+plan_of() {
+	# Not --assume-no: where apt-get has no question, it installs.
+	LC_ALL=C apt-get -q install --print-uris --no-install-recommends "$@" 2>/dev/null </dev/null
+}
+
+# Prints the packages and their size.
+announce() {
+	say "to be installed: $*"
+	plan_of "$@" | sed -n -e '/ newly installed, /s/^/    /p' -e '/^Need to get /s/^/    /p' \
+		-e '/^After this operation, /s/^/    /p'
+}
+
+# Installs packages that are not installed yet.  Leaves no server behind that starts at
+# boot.  A subshell, so that its traps undo what has to be undone, also after ^C.
+apt_install() {
+	(
+		trap allow_clusters EXIT
+		trap 'exit 130' INT
+		trap 'exit 143' TERM HUP
+		forbid_clusters && "${APT_GET[@]}" install -y --no-install-recommends "$@" </dev/null || exit
+		disable_services "$@"
+	) && hash -r
+}
+
+# Has postgresql-common create no cluster.  Its createcluster.conf includes the directory of
+# NO_CLUSTER_CONF; files of the user stay as they are.
+forbid_clusters() {
+	local directory=${NO_CLUSTER_CONF%/*} main=${NO_CLUSTER_CONF%/*/*}/createcluster.conf
+	if [[ -f $main ]] && ! grep -q "^ *include_dir.*$directory" "$main"; then
+		say "note: $main does not include $directory, so a new PostgreSQL may get a cluster that starts at boot"
+	fi
+	CREATED_DIRECTORY=
+	if [[ ! -d $directory ]]; then
+		CREATED_DIRECTORY=$directory
+		"${AS_ROOT[@]}" mkdir -p "$directory" || return
+	fi
+	echo 'create_main_cluster = false' | "${AS_ROOT[@]}" tee "$NO_CLUSTER_CONF" >/dev/null
+}
+
+allow_clusters() {
+	"${AS_ROOT[@]}" rm -f "$NO_CLUSTER_CONF"
+	# The directory may belong to a package that is installed by now.
+	if [[ -n $CREATED_DIRECTORY ]] && ! dpkg-query -S "$CREATED_DIRECTORY" >/dev/null 2>&1; then
+		"${AS_ROOT[@]}" rmdir -p --ignore-fail-on-non-empty "$CREATED_DIRECTORY" 2>/dev/null
+	fi
+	return 0
+}
+
+# Stops the services of new packages, and has them not start at boot.
+disable_services() {
+	local service
+	for service in $SERVICES; do
+		[[ " $* " == *" $service "* ]] || continue
+		if [[ -d /run/systemd/system ]]; then
+			"${AS_ROOT[@]}" systemctl disable --quiet --now "$service"
+		else
+			"${AS_ROOT[@]}" update-rc.d "$service" disable >/dev/null
+			"${AS_ROOT[@]}" invoke-rc.d --quiet "$service" stop
+		fi
+	done
+	return 0
+}
