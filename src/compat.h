@@ -1,11 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * compat.h
- *		What differs between PostgreSQL 15, 16, 17 and 18.
+ *		Hides the differences between PostgreSQL 15, 16, 17 and 18.
  *
- * Each difference has one name here, and no other file asks for a version.
- * PostgreSQL 19 checks foreign keys without SPI, that is, without a plan that
- * access/plan.c could filter: it needs more than an entry here.
+ * Each difference has one name here.  No other file tests the version.
+ *
+ * PostgreSQL 19 is not supported.  Its foreign key checks do not use SPI, so
+ * they have no plan that access/plan.c could filter.  An entry here would not
+ * be enough.
  *
  *-------------------------------------------------------------------------
  */
@@ -23,7 +25,7 @@
 #error "ttl_docs does not know PostgreSQL 19 yet: its foreign key checks bypass the planner"
 #endif
 
-/* Ownership checks: one function for all kinds of object since 16 */
+/* Since 16, one function checks the ownership of all kinds of object */
 #if PG_VERSION_NUM < 160000
 #define compat_table_ownercheck(relid, roleid) \
 	pg_class_ownercheck(relid, roleid)
@@ -40,7 +42,7 @@
 	object_ownercheck(ExtensionRelationId, extension, roleid)
 #endif
 
-/* EvalPlanQualInit knows the result relations since 16 */
+/* Since 16, EvalPlanQualInit takes the result relations */
 #if PG_VERSION_NUM < 160000
 #define compat_EvalPlanQualInit(epqstate, estate) \
 	EvalPlanQualInit(epqstate, estate, NULL, NIL, -1)
@@ -49,7 +51,10 @@
 	EvalPlanQualInit(epqstate, estate, NULL, NIL, -1, NIL)
 #endif
 
-/* Tables that a query names, which are those it asks rights for: a list since 16 */
+/*
+ * Number of tables that a query names, that is, for which it checks rights.
+ * Since 16, the plan has a list of these tables.
+ */
 #if PG_VERSION_NUM < 160000
 static inline int
 compat_named_tables(const PlannedStmt *stmt)
@@ -65,7 +70,7 @@ compat_named_tables(const PlannedStmt *stmt)
 #define compat_named_tables(stmt)	list_length((stmt)->permInfos)
 #endif
 
-/* BEFORE ROW DELETE triggers: the argument list grew in 16 and in 18 */
+/* BEFORE ROW DELETE triggers: 16 and 18 added arguments */
 #if PG_VERSION_NUM < 160000
 #define compat_ExecBRDeleteTriggers(estate, epqstate, relinfo, tid) \
 	ExecBRDeleteTriggers(estate, epqstate, relinfo, tid, NULL, NULL)
@@ -77,7 +82,7 @@ compat_named_tables(const PlannedStmt *stmt)
 	ExecBRDeleteTriggers(estate, epqstate, relinfo, tid, NULL, NULL, NULL, NULL, false)
 #endif
 
-/* ExecutorRun lost execute_once in 18 */
+/* 18 removed execute_once from ExecutorRun */
 #if PG_VERSION_NUM < 180000
 #define COMPAT_RUN_PARAMS	QueryDesc *queryDesc, ScanDirection direction, uint64 count, bool execute_once
 #define COMPAT_RUN_ARGS		queryDesc, direction, count, execute_once
@@ -86,14 +91,14 @@ compat_named_tables(const PlannedStmt *stmt)
 #define COMPAT_RUN_ARGS		queryDesc, direction, count
 #endif
 
-/* Columns that any index uses; since 16, BRIN indexes are left out of it */
+/* Columns of all indexes; since 16, this set excludes BRIN indexes */
 #if PG_VERSION_NUM < 160000
 #define COMPAT_INDEXED_COLUMNS	INDEX_ATTR_BITMAP_ALL
 #else
 #define COMPAT_INDEXED_COLUMNS	INDEX_ATTR_BITMAP_HOT_BLOCKING
 #endif
 
-/* Updates say which indexes need an entry since 16: BRIN alone may */
+/* Since 16, an update can require new entries in BRIN indexes only */
 #if PG_VERSION_NUM < 160000
 typedef bool compat_UpdateIndexes;
 #define compat_any_index(update_indexes)	(update_indexes)
@@ -109,14 +114,17 @@ typedef bool compat_UpdateIndexes;
 #define COMPAT_ALL_INDEXES	TU_All
 #endif
 
-/* Has the table got a new file in this transaction?  Renamed in 16 */
+/* Did this transaction give the table a new file?  16 renamed the field */
 #if PG_VERSION_NUM < 160000
 #define compat_has_new_file(rel)	((rel)->rd_firstRelfilenodeSubid != InvalidSubTransactionId)
 #else
 #define compat_has_new_file(rel)	((rel)->rd_firstRelfilelocatorSubid != InvalidSubTransactionId)
 #endif
 
-/* Rights are in nodes of their own since 16; 18 asks which tables are not pruned */
+/*
+ * Since 16, rights are in nodes of their own.  18 also needs the set of
+ * relations that are not pruned.
+ */
 #if PG_VERSION_NUM < 160000
 #define compat_check_insert(pstate, item, columns) \
 	((item)->p_rte->requiredPerms = ACL_INSERT, \
@@ -139,19 +147,19 @@ typedef bool compat_UpdateIndexes;
 #endif
 #endif
 
-/* The expression of a generated column can be changed since 17 */
+/* Since 17, ALTER TABLE can change the expression of a generated column */
 #if PG_VERSION_NUM < 170000
 #define compat_sets_expression(cmd)		false
 #else
 #define compat_sets_expression(cmd)		((cmd)->subtype == AT_SetExpression)
 #endif
 
-/* Functions that do not return are declared with a prefix since 18 */
+/* Since 18, pg_noreturn stands before the declaration of a function */
 #if PG_VERSION_NUM < 180000
 #define pg_noreturn		pg_attribute_noreturn()
 #endif
 
-/* Index scans can be instrumented since 18 */
+/* Since 18, index scans take an argument for instrumentation */
 #if PG_VERSION_NUM < 180000
 #define compat_index_beginscan(heap, index, snapshot, nkeys) \
 	index_beginscan(heap, index, snapshot, nkeys, 0)
@@ -164,7 +172,7 @@ typedef bool compat_UpdateIndexes;
 	index_beginscan_bitmap(index, snapshot, NULL, nkeys)
 #endif
 
-/* The blocks of a bitmap: who iterates has the result in hand since 18 */
+/* The blocks of a bitmap; since 18, the caller provides the result */
 #if PG_VERSION_NUM < 180000
 #define compat_TBMIterator	TBMIterator
 #define compat_tbm_begin(bitmap)	tbm_begin_iterate(bitmap)
@@ -194,7 +202,10 @@ compat_tbm_next(compat_TBMIterator *iterator, BlockNumber *block)
 }
 #endif
 
-/* Messages for logical decoding can be flushed since 17; a commit does it */
+/*
+ * Since 17, a message for logical decoding can be flushed at once.  We do not
+ * need that: the commit flushes our messages.
+ */
 #if PG_VERSION_NUM < 170000
 #define compat_LogLogicalMessage(prefix, message, size) \
 	LogLogicalMessage(prefix, message, size, true)
@@ -203,7 +214,10 @@ compat_tbm_next(compat_TBMIterator *iterator, BlockNumber *block)
 	LogLogicalMessage(prefix, message, size, true, false)
 #endif
 
-/* Is that text JSON?  The lexer can be on the stack since 17; NULL allocates it */
+/*
+ * Is a text valid JSON?  Since 17, the lexer can be on the stack; NULL
+ * allocates it.
+ */
 #if PG_VERSION_NUM < 170000
 #define compat_is_json(text) \
 	(pg_parse_json(makeJsonLexContextCstringLen(unconstify(char *, text), strlen(text), \
@@ -216,28 +230,28 @@ compat_tbm_next(compat_TBMIterator *iterator, BlockNumber *block)
 				   &nullSemAction) == JSON_SUCCESS)
 #endif
 
-/* Wait events of extensions have names since 17 */
+/* Since 17, an extension can name its wait events */
 #if PG_VERSION_NUM < 170000
 #define compat_wait_event(name)		PG_WAIT_EXTENSION
 #else
 #define compat_wait_event(name)		WaitEventExtensionNew(name)
 #endif
 
-/* The processes of client sessions, by another name since 18 */
+/* Is a process a client session?  18 renamed the field and inverted it */
 #if PG_VERSION_NUM < 180000
 #define compat_is_client(proc)	(!(proc)->isBackgroundWorker)
 #else
 #define compat_is_client(proc)	((proc)->isRegularBackend)
 #endif
 
-/* The number of a process, below MaxBackends unless it is one of the server's own */
+/* Index of a process; auxiliary processes have indexes from MaxBackends on */
 #if PG_VERSION_NUM < 170000
 #define compat_proc_number(proc)	((proc)->pgprocno)
 #else
 #define compat_proc_number(proc)	GetNumberFromPGProc(proc)
 #endif
 
-/* What others see of a process, by its place in the list; renamed in 16 */
+/* Public status of a backend, by its position in the list; renamed in 16 */
 #if PG_VERSION_NUM < 160000
 #define compat_backend_status(i)	pgstat_fetch_stat_local_beentry(i)
 #else

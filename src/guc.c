@@ -14,62 +14,65 @@
 #include "purge/purge.h"
 
 /*
- * ttl_docs.clock_offset: seconds by which this session's clock is ahead of the
- * server's.  For tests, of ttl_docs and of the applications that use it.
- * Reserved to superusers: a clock that is ahead expires documents.
+ * ttl_docs.clock_offset: seconds by which this session's clock is ahead of
+ * the server's clock.  Tests of ttl_docs, and of applications that use it,
+ * set the offset instead of sleeping.  Only superusers may set it, because a
+ * clock that is ahead makes documents expire.
  */
 int			ttl_docs_clock_offset = 0;
 
 /*
- * ttl_docs.max_tables: how many tables of collections, partitions included, have an
- * entry in shared memory.  The purge visits the others in rounds, and does not count
- * their documents.
+ * ttl_docs.max_tables: maximum number of tables of collections, partitions
+ * included, that have an entry in shared memory.  The purge visits the other
+ * tables in rounds, and does not count their documents.
  */
 int			ttl_docs_max_tables = PURGE_DEFAULT_TABLES;
 
 /*
- * ttl_docs.purge: do workers purge expired documents?  They read it when they
- * have connected, so ALTER DATABASE ... SET turns it off for one database.
- * CALL ttl_docs.purge() does not ask.
+ * ttl_docs.purge: do workers purge expired documents?  A worker reads this
+ * setting after it has connected, so ALTER DATABASE ... SET can turn the
+ * purge off for one database.  CALL ttl_docs.purge() ignores the setting.
  */
 bool		ttl_docs_purge_on = true;
 
 /*
- * ttl_docs.purge_batch_size: the most documents that the purge deletes in one
- * transaction.  It stops earlier when a batch takes long or writes much.
+ * ttl_docs.purge_batch_size: maximum number of documents that the purge
+ * deletes in one transaction.  A batch ends earlier if it takes long or
+ * writes much.
  */
 int			ttl_docs_purge_batch_size = 1000;
 
 /*
- * ttl_docs.purge_grace: how long the purge of a collection is held after a change
- * of its settings that makes living documents expire.  It is read when the change
- * is made.  Everybody may set it: a change is its owner's to make.
+ * ttl_docs.purge_grace: how long the purge of a collection is held after a
+ * change of its settings that makes live documents expire.  The command that
+ * changes the settings reads purge_grace.  Every user may set it, because the
+ * owner of a collection decides about the change anyway.
  */
 int			ttl_docs_purge_grace = 600;
 
 /*
- * ttl_docs.purge_max_rate: the most documents that all workers together purge
- * in a second; 0 is no limit.  A backlog that grows because of it is shown as
- * "capped" in ttl_docs.stat_collections.
+ * ttl_docs.purge_max_rate: maximum number of documents that all workers
+ * together purge in a second; 0 means no limit.  If the limit makes a backlog
+ * grow, ttl_docs.stat_collections shows the state "capped".
  */
 int			ttl_docs_purge_max_rate = 0;
 
 /*
- * ttl_docs.purge_naptime: how long a database is left alone after a worker has
- * purged all there was.
+ * ttl_docs.purge_naptime: how long the purge stays away from a database after
+ * a visit that has purged all expired documents.
  */
 int			ttl_docs_purge_naptime = 1000;
 
 /*
- * ttl_docs.purge_workers: how many workers may be at work at a time.  Each takes
- * a slot of max_worker_processes while it runs.
+ * ttl_docs.purge_workers: maximum number of workers that run at the same
+ * time.  Each running worker counts against max_worker_processes.
  */
 int			ttl_docs_purge_workers = 1;
 
 /*
- * ttl_docs.show_expired: lets a superuser look at the expired documents that
- * are still on disk.  It is read when a query starts, so it acts on plans that
- * are cached already.  Writes and foreign keys do not care for it.
+ * ttl_docs.show_expired: shows a superuser the expired documents that are
+ * still on disk.  A query reads this setting when it starts, so cached plans
+ * obey it, too.  Writes and foreign keys ignore the setting.
  */
 bool		ttl_docs_show_expired = false;
 
@@ -77,8 +80,8 @@ void
 ttl_docs_guc_init(void)
 {
 	DefineCustomIntVariable("ttl_docs.clock_offset",
-							"Shifts the clock that expires documents, in this session.",
-							"Lets tests travel in time instead of sleeping.",
+							"Sets how far the clock of this session is ahead of the server's clock.",
+							"Tests can move the clock instead of waiting for documents to expire.",
 							&ttl_docs_clock_offset,
 							0,
 							-INT_MAX,
@@ -90,8 +93,8 @@ ttl_docs_guc_init(void)
 							NULL);
 
 	DefineCustomIntVariable("ttl_docs.max_tables",
-							"Sets the maximum number of tables of collections with an entry in shared memory.",
-							NULL,
+							"Sets the maximum number of collection tables with an entry in shared memory.",
+							"Each partition counts as a table.",
 							&ttl_docs_max_tables,
 							PURGE_DEFAULT_TABLES,
 							1,
@@ -103,8 +106,8 @@ ttl_docs_guc_init(void)
 							NULL);
 
 	DefineCustomBoolVariable("ttl_docs.purge",
-							 "Purges expired documents in the background.",
-							 "Can be set for a database with ALTER DATABASE.",
+							 "Enables the background purge of expired documents.",
+							 "ALTER DATABASE ... SET can change this setting for one database.",
 							 &ttl_docs_purge_on,
 							 true,
 							 PGC_SUSET,
@@ -114,7 +117,7 @@ ttl_docs_guc_init(void)
 							 NULL);
 
 	DefineCustomIntVariable("ttl_docs.purge_batch_size",
-							"Sets the most documents that the purge deletes in one transaction.",
+							"Sets the maximum number of documents that the purge deletes in one transaction.",
 							NULL,
 							&ttl_docs_purge_batch_size,
 							1000,
@@ -140,8 +143,8 @@ ttl_docs_guc_init(void)
 							NULL);
 
 	DefineCustomIntVariable("ttl_docs.purge_max_rate",
-							"Sets the most documents that are purged in a second.",
-							"0 is no limit.",
+							"Sets the maximum number of documents that all workers together purge in a second.",
+							"0 means no limit.",
 							&ttl_docs_purge_max_rate,
 							0,
 							0,
@@ -153,7 +156,7 @@ ttl_docs_guc_init(void)
 							NULL);
 
 	DefineCustomIntVariable("ttl_docs.purge_naptime",
-							"Sets the time between visits of the purge to a database.",
+							"Sets how long the purge leaves a database alone after it has purged all expired documents.",
 							NULL,
 							&ttl_docs_purge_naptime,
 							1000,
@@ -166,7 +169,7 @@ ttl_docs_guc_init(void)
 							NULL);
 
 	DefineCustomIntVariable("ttl_docs.purge_workers",
-							"Sets the most workers that purge at a time.",
+							"Sets the maximum number of purge workers that run at the same time.",
 							NULL,
 							&ttl_docs_purge_workers,
 							1,
@@ -179,7 +182,7 @@ ttl_docs_guc_init(void)
 							NULL);
 
 	DefineCustomBoolVariable("ttl_docs.show_expired",
-							 "Shows expired documents that are not purged yet to SELECT and COPY TO.",
+							 "Lets SELECT and COPY TO return expired documents that are not purged yet.",
 							 NULL,
 							 &ttl_docs_show_expired,
 							 false,

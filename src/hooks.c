@@ -1,43 +1,52 @@
 /*-------------------------------------------------------------------------
  *
  * hooks.c
- *		Every hook and callback that ttl_docs installs, and the order in which
- *		the parts get their turn.
+ *		Installs every hook and callback of ttl_docs, and calls the parts in
+ *		the right order.
  *
- * Each hook calls the one that was there before it.  There is one exception:
- * COPY FROM of many rows runs only if no other library has a ProcessUtility
- * hook behind ours, because it takes the place of standard_ProcessUtility().
+ * Each of our hooks calls the hook that was installed before it (the next
+ * hook).  There is one exception: ttl_docs_copy_many_rows() replaces
+ * standard_ProcessUtility(), so we use it only if there is no next
+ * ProcessUtility hook.
  *
- * A utility command passes the parts in this order:
+ * A utility command takes these steps:
  *
- *	1. purge/commands.c keeps workers out of a database that the command wants
+ *	1. purge/commands.c keeps workers out of a database that the command needs
  *	   for itself.
- *	2. write/copy_from.c refuses COPY FROM into a collection without a trigger.
- *	3. access/copy_to.c turns COPY collection TO into COPY of a query.
- *	4. access/instant.c gives the command its instant.
- *	5. collection/ddl_notes.c refuses what can be refused before the command,
- *	   and begins to take notes.
- *	6. The command runs: by write/copy_from.c, if it can, else by the hook
- *	   behind ours or by core.
- *	7. collection/ddl_review.c reads the notes, and may refuse the command.
- *	8. access/instant.c and purge/commands.c act on a command that succeeded.
+ *	2. write/copy_from.c refuses COPY FROM if a collection has no trigger.
+ *	3. access/copy_to.c turns COPY collection TO into COPY (query) TO.
+ *	4. access/instant.c chooses the instant of the command.
+ *	5. collection/ddl_notes.c raises an error if it can refuse the command
+ *	   already.  Otherwise it begins to record what the command does.
+ *	6. The command runs: in write/copy_from.c if possible, otherwise in the
+ *	   next hook or in core.
+ *	7. collection/ddl_review.c reads the recorded notes, and may refuse the
+ *	   command.
+ *	8. If the command succeeds, access/instant.c and purge/commands.c finish
+ *	   their work for it.
  *
- * On ERROR at any point, the parts that had begun end, the last one first: notes
- * are freed, the running query is what it was before, and workers may enter the
- * database again.  All other effects are undone with the transaction.
+ * On ERROR in any step, the steps that have begun are ended in reverse order:
+ * the notes are freed, the previous running query is restored, and workers
+ * may enter the database again.  The rollback undoes all other effects.
  *
- * A query passes access/instant.c at its start, run and finish.  PG_FINALLY in
- * there restores the running query on ERROR; a memory context callback takes the
- * query out of the list of live queries.
+ * A query calls access/instant.c when it starts, runs and finishes.  On
+ * ERROR, PG_FINALLY in instant.c restores the previous running query, and a
+ * memory context callback removes the query from the list of live queries.
  *
- * At the end of a transaction, on ERROR too, the parts get their turn from top to
- * bottom: the purge is told what was committed, plans of the document functions
- * are freed, the instant and the changes of settings are forgotten.  No part may
- * raise an error there.  FATAL ends the process; what it shares is atomic, or put
- * right by the exit callback of purge/worker.c.
+ * At the end of a transaction, also after ERROR, the parts are called from
+ * top to bottom:
  *
- * Parallel workers have the hooks too, because the library is preloaded.  On a
- * standby nothing is written, and reading needs nothing else.
+ *	1. The purge is notified of committed changes.
+ *	2. Stale plans of the document functions are freed.
+ *	3. The instant and the settings that this transaction used are forgotten.
+ *	4. The record of changed settings is forgotten.
+ *
+ * No part may raise an error there.  FATAL ends the process.  Its values in
+ * shared memory are atomic, or the exit callbacks of the purge processes
+ * clean them up.
+ *
+ * Parallel workers have the hooks, too, because the library is preloaded.  On
+ * a standby, ttl_docs writes nothing, and queries need no writes.
  *
  *-------------------------------------------------------------------------
  */
@@ -104,7 +113,7 @@ static void transaction_ends(XactEvent event, void *arg);
 static void subtransaction_ends(SubXactEvent event, SubTransactionId mySubid,
 								SubTransactionId parentSubid, void *arg);
 
-/* Puts a hook of ours in front of the one that is there. */
+/* Installs our hook, and keeps the previous hook as the next one. */
 #define INSTALL(hook, next, ours) \
 	((next) = (hook), (hook) = (ours))
 
@@ -168,7 +177,7 @@ static PlannedStmt *
 plan(Query *parse, const char *query_string, int cursorOptions,
 	 ParamListInfo boundParams)
 {
-	/* the planner scribbles on its input */
+	/* test now: the planner modifies its input */
 	bool		validates = ttl_docs_looks_like_validation(parse);
 	planner_hook_type planner = next_planner ? next_planner : standard_planner;
 	PlannedStmt *stmt = planner(parse, query_string, cursorOptions, boundParams);
@@ -188,7 +197,7 @@ relation_info(PlannerInfo *root, Oid relid, bool inhparent, RelOptInfo *rel)
 static void
 rel_pathlist(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEntry *rte)
 {
-	/* first, so that paths of other extensions are added to ours */
+	/* our paths first, so that other extensions can add theirs */
 	ttl_docs_replace_paths(root, rel, rte);
 	if (next_set_rel_pathlist)
 		next_set_rel_pathlist(root, rel, rti, rte);
@@ -201,7 +210,7 @@ executor_start(QueryDesc *queryDesc, int eflags)
 {
 	ttl_docs_start_query(queryDesc, eflags, next_ExecutorStart ?
 						 next_ExecutorStart : standard_ExecutorStart);
-	/* a query that a purge has caused must not leave triggers for later */
+	/* queries that a purge causes must not defer triggers */
 	if (ttl_docs_is_purging())
 		ttl_docs_fire_at_once(queryDesc->estate);
 }
@@ -220,7 +229,7 @@ executor_finish(QueryDesc *queryDesc)
 						  next_ExecutorFinish : standard_ExecutorFinish);
 }
 
-/* Runs a utility command; the header of this file has the steps. */
+/* Runs a utility command, in the steps that the header of this file lists. */
 static void
 process_utility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
 				ProcessUtilityContext context, ParamListInfo params,
@@ -302,7 +311,7 @@ call_function(FmgrHookEventType event, FmgrInfo *flinfo, Datum *private_data)
 
 /* ---- Caches and transactions ---- */
 
-/* A relation was invalidated; InvalidOid stands for all. */
+/* A relation was invalidated; InvalidOid means all relations. */
 static void
 relation_invalidated(Datum arg, Oid relid)
 {

@@ -3,10 +3,10 @@
  * ttl_docs.c
  *		Entry point of the module.
  *
- * The library must be in shared_preload_libraries: a backend without the hooks
- * would show expired documents.  Loaded later, by calling one of its functions
- * or by LOAD, it installs nothing and warns, and every function refuses to work
- * (core/preload.c).
+ * The library must be in shared_preload_libraries: a backend without the
+ * hooks would show expired documents.  If LOAD or a function call loads the
+ * library later, the library warns and installs nothing, and all of its
+ * functions raise an error (core/preload.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -33,7 +33,7 @@ _PG_init(void)
 {
 	if (!process_shared_preload_libraries_in_progress)
 	{
-		/* pg_upgrade --check loads the library, and should find out then */
+		/* pg_upgrade --check loads the library; let the check fail */
 		if (IsBinaryUpgrade)
 			ttl_docs_require_preload();
 		warn_of_late_load();
@@ -48,11 +48,14 @@ _PG_init(void)
 	ttl_docs_register_launcher();
 }
 
-/* LOAD and session_preload_libraries succeed, but hide no expired document. */
+/*
+ * Warns about LOAD and session_preload_libraries: both succeed, but expired
+ * documents stay visible.
+ */
 static void
 warn_of_late_load(void)
 {
-	/* a parallel worker loads what its leader has loaded */
+	/* the leader of a parallel worker has warned already */
 	if (IsParallelWorker())
 		return;
 	ereport(WARNING,
@@ -62,12 +65,12 @@ warn_of_late_load(void)
 			 errhint("Add ttl_docs to shared_preload_libraries in postgresql.conf, and restart the server.")));
 }
 
-/* CREATE EXTENSION calls this first. */
+/* The first command of CREATE EXTENSION calls this function. */
 Datum
 ttl_docs_begin_install(PG_FUNCTION_ARGS)
 {
 	ttl_docs_require_preload();
-	/* the purge begins here, without a restart */
+	/* so that the purge starts without a restart */
 	ttl_docs_note_change(InvalidOid);
 	PG_RETURN_VOID();
 }

@@ -1,35 +1,37 @@
 /*-------------------------------------------------------------------------
  *
  * ttl_docs.h
- *		Vocabulary that all parts share, and the settings.
+ *		The terms that all parts share, and the settings.
  *
  * Every file uses these terms with these meanings:
  *
- * collection	a table known to ttl_docs; it has one jsonb document column.
- *				A partition belongs to the collection that its root is.
- * DefaultTTL	the collection's setting: off, -1 (on without a default) or
- *				seconds.
+ * collection	a table known to ttl_docs.  One of its columns, of type jsonb,
+ *				is the document column.  A partition belongs to the
+ *				collection of its root table.
+ * DefaultTTL	a setting of the collection: off, -1 (on, but without a
+ *				default) or a number of seconds.
  * ttl			a document's own time to live, from its "ttl" property.  The
- *				column _ttl holds it: NULL inherits the DefaultTTL, -1 never
- *				expires, 0 marks an invalid value.  Only a collection whose
- *				TTL is off can hold an invalid value.
+ *				column _ttl stores the ttl: NULL inherits the DefaultTTL, -1
+ *				never expires, 0 marks an invalid value.  Invalid values
+ *				exist only in a collection whose TTL is off.
  * _ts			when the document was last written, by the clock.
- * stamp		_ts and ttl of a row: all that decides when it expires.
+ * stamp		_ts and ttl of a row.  Together with the settings, the stamp
+ *				decides when the row expires.
  * due time		_ts plus time to live.
  * expired		due time <= instant.  Expired is final, see core/expiry.c.
  * live			not expired.
- * instant		the one point in time that judges all of a query.
- * clock		the time at this very moment.  It judges writes.
- * floor		what keeps expired documents expired when a setting changes.
+ * instant		the one point in time at which a query judges all documents.
+ * clock		the current time.  Writes judge documents at the clock.
+ * floor		a setting that keeps expired documents expired when the
+ *				DefaultTTL changes.
  * slot			the coarse position of a document in the purge index, see
  *				core/slots.c.
- * piece		what a collection is made of and may not lose while it is one:
- *				system columns, document column, trigger, purge index.
+ * piece		a part that a collection must not lose: a system column, the
+ *				document column, the trigger or the purge index.
  * purge		the physical delete of expired documents.
  *
- * This header declares nothing that has code of its own.  Each part has a
- * header that says what others may use of it; src/README.md shows which part
- * may call which.
+ * The functions of each part are declared in the header of that part.
+ * src/README.md shows which part may call which.
  *
  *-------------------------------------------------------------------------
  */
@@ -39,7 +41,7 @@
 #include "access/attnum.h"
 #include "datatype/timestamp.h"
 
-/* The schema that users call, and the one that only the extension uses */
+/* The first schema is for users, the second one for the extension itself */
 #define TTL_DOCS_SCHEMA		"ttl_docs"
 #define TTL_DOCS_INTERNAL	"ttl_docs_internal"
 
@@ -51,8 +53,9 @@
 #define TTL_DOCS_SLOT_COLUMN	"_slot"
 
 /*
- * Row triggers fire in the byte order of their names, and ours must see the
- * row as it will be stored.  collection/trigger_setup.c refuses later names.
+ * Row triggers fire in the byte order of their names.  Our trigger must fire
+ * last, to see the row as it will be stored.  collection/trigger_setup.c
+ * refuses triggers whose names sort after ours.
  */
 #define TTL_DOCS_TRIGGER		"zzz_ttl_docs"
 #define TTL_DOCS_TRIGGER_FUNCTION	"write_document"
@@ -62,7 +65,7 @@
 #define TTL_INVALID		0
 #define TTL_MAX			PG_INT32_MAX
 
-/* How the purge finds expired documents */
+/* The kind of index by which the purge finds expired documents */
 typedef enum IndexingMode
 {
 	INDEXING_CONSISTENT,		/* btree */
@@ -70,24 +73,24 @@ typedef enum IndexingMode
 	INDEXING_NONE
 } IndexingMode;
 
-/* The settings of a collection, as its label has them */
+/* The settings of a collection, as stored in its label */
 typedef struct CollectionSettings
 {
 	NameData	doc_column;
 	bool		on;				/* is a DefaultTTL set? */
 	int32		default_ttl;	/* TTL_NEVER or seconds; TTL_NEVER when off */
 	IndexingMode indexing;
-	TimestampTz written_floor;	/* inheriting documents with a _ts up to here
-								 * are expired; DT_NOBEGIN = none */
-	TimestampTz due_floor;		/* documents with their own ttl that were due
-								 * up to here are expired; DT_NOBEGIN = none */
+	TimestampTz written_floor;	/* inheriting documents are expired if their
+								 * _ts <= written_floor; DT_NOBEGIN = none */
+	TimestampTz due_floor;		/* documents with their own ttl are expired if
+								 * due <= due_floor; DT_NOBEGIN = none */
 	bool		paused;			/* pause_purge() was called */
 	TimestampTz grace_until;	/* end of the hold of collection/grace.c;
 								 * DT_NOBEGIN = none */
-	bool		purge_subscribed;	/* purge here even if a subscription writes
+	bool		purge_subscribed;	/* purge even if a subscription writes to
 									 * the table */
-	Oid			origin_database;	/* where the label was written */
-	Oid			origin_relation;	/* the table it was written for */
+	Oid			origin_database;	/* database where the label was written */
+	Oid			origin_relation;	/* table that the label was written for */
 } CollectionSettings;
 
 /* A table of a collection: its root or one of its partitions */
@@ -95,14 +98,14 @@ typedef struct Collection
 {
 	Oid			root;			/* the table whose label is in effect */
 	CollectionSettings settings;
-	/* columns of this very table; InvalidAttrNumber where one is missing */
+	/* columns of this table; InvalidAttrNumber if the column is missing */
 	AttrNumber	doc;
 	AttrNumber	ts;
 	AttrNumber	ttl;
 	AttrNumber	slot;
 } Collection;
 
-/* The settings of the server and the session; guc.c explains each */
+/* The settings of the server and the session; guc.c describes each */
 extern int	ttl_docs_clock_offset;
 extern int	ttl_docs_max_tables;
 extern bool ttl_docs_purge_on;

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * access.h
- *		What other parts may use of access: the query that runs right now.
+ *		Functions of access for other parts: facts about the running query.
  *
  *-------------------------------------------------------------------------
  */
@@ -15,7 +15,7 @@
 
 #include "collection/collection.h"
 
-/* instant.c: the innermost query that executes right now */
+/* instant.c: the innermost query that is being executed */
 extern const PlannedStmt *ttl_docs_running_stmt(void);
 extern CommandId ttl_docs_writing_command(void);
 extern bool ttl_docs_in_foreign_key_action(void);

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * access_internal.h
- *		What the files of access know of one another.
+ *		Declarations that the files of access share.
  *
  *-------------------------------------------------------------------------
  */
@@ -10,10 +10,12 @@
 
 #include "access/access.h"
 
-/* A query between ExecutorStart and the end of its memory, or a utility command */
+/*
+ * A utility command, or a query from ExecutorStart until its memory is freed
+ */
 typedef struct LiveQuery
 {
-	struct LiveQuery *next;		/* the live query started before this one */
+	struct LiveQuery *next;		/* the live query that started before */
 	Snapshot	snapshot;
 	EState	   *estate;			/* NULL while ExecutorStart runs */
 	PlannedStmt *stmt;			/* valid while the query runs; NULL for a
@@ -22,28 +24,28 @@ typedef struct LiveQuery
 	bool		copies_snapshot;	/* a utility command that runs its query
 									 * under a copy of its snapshot */
 	TimestampTz instant;
-	bool		foreign_key_check;	/* core checks a foreign key: judged at the
-									 * clock */
-	bool		needs_all_rows; /* a foreign key check for a period of time */
-	bool		foreign_key_action; /* core's RI triggers write */
+	bool		foreign_key_check;	/* core checks the parent of a new child;
+									 * judged at the clock */
+	bool		needs_all_rows; /* a foreign key check with PERIOD */
+	bool		foreign_key_action; /* core's RI triggers write children */
 	bool		validates_foreign_key;	/* ALTER TABLE checks existing rows */
-	TimestampTz checked_due;	/* when the row that a foreign key check found
-								 * expires */
-	Oid			repacked;		/* the collection that pg_repack copies by this
-								 * query, or InvalidOid */
-	struct KeptSettings *settings;	/* of this query, see visibility.c */
+	TimestampTz parent_expires; /* when the parent that a foreign key check
+								 * found expires */
+	Oid			repacked;		/* the collection that pg_repack copies with
+								 * this query, or InvalidOid */
+	struct KeptSettings *settings;	/* used by this query, see visibility.c */
 } LiveQuery;
 
 /* A utility command from its start to its end */
 typedef struct UtilityCommand
 {
 	LiveQuery	query;
-	struct UtilityCommand *outer;	/* the one that runs this one */
+	struct UtilityCommand *outer;	/* the command that runs this command */
 	LiveQuery  *outer_running;	/* the query that runs this command */
-	bool		is_subcommand;	/* core made it out of the outer one */
-	bool		may_validate;	/* it may check rows against a foreign key */
-	TimestampTz imported;		/* instant of the snapshot that it imports, or
-								 * DT_NOEND */
+	bool		is_subcommand;	/* core made this command out of "outer" */
+	bool		may_validate;	/* may check rows against a foreign key */
+	TimestampTz imported;		/* instant of the snapshot that the command
+								 * imports, or DT_NOEND */
 } UtilityCommand;
 
 /* instant.c */
@@ -53,8 +55,10 @@ extern TimestampTz ttl_docs_current_instant(void);
 extern int	ttl_docs_instant_param(const PlannedStmt *stmt);
 
 /*
- * The types of the parameter for the instant, and of the mark after it, which
- * is no parameter.  Core leaves the OIDs from 8000 to 9999 to its development.
+ * Type of the parameter for the instant, and type of the mark that follows it
+ * in the list of parameter types.  The mark is not a real parameter.  Its
+ * type cannot occur in a query: core reserves the OIDs from 8000 to 9999 for
+ * its own development.
  */
 #define INSTANT_PARAM_TYPE	INTERNALOID
 #define PLAN_MARK_TYPE		9876

@@ -1,11 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * copy_to.c
- *		COPY collection TO becomes COPY (SELECT ... FROM ONLY collection) TO.
+ *		Turns COPY collection TO into COPY (SELECT ... FROM ONLY ...) TO.
  *
- * COPY TO reads a table without a plan, so there is no scan to filter.  The
- * query it becomes has one, and asks for the same columns and rights.  What a
- * backup sees is then decided where it is for every other query.
+ * COPY TO reads a table without a plan, so it has no scan to filter.  The
+ * SELECT has a scan.  It reads the same columns and needs the same rights.
+ * Whether a backup sees expired documents is then decided as for every other
+ * query.
  *
  *-------------------------------------------------------------------------
  */
@@ -24,8 +25,8 @@ static bool copies_collection_to(Node *parsetree, Oid *relid);
 static SelectStmt *select_for_copy(Oid relid, List *columns);
 
 /*
- * The command that takes the place of a COPY of a collection TO; every other
- * command is returned as it is.
+ * Replaces a COPY of a collection TO by a COPY of a query; returns every
+ * other command as it is.
  */
 PlannedStmt *
 ttl_docs_copy_as_query(PlannedStmt *pstmt)
@@ -43,7 +44,7 @@ ttl_docs_copy_as_query(PlannedStmt *pstmt)
 	return pstmt;
 }
 
-/* COPY of a partitioned table TO is core's error, and stays one. */
+/* Is this COPY collection TO?  Core refuses partitioned tables itself. */
 static bool
 copies_collection_to(Node *parsetree, Oid *relid)
 {
@@ -58,7 +59,7 @@ copies_collection_to(Node *parsetree, Oid *relid)
 		ttl_docs_lookup_collection(*relid, &collection);
 }
 
-/* The columns named, else those that COPY would take: all but generated. */
+/* Selects the named columns, or else all columns except generated ones. */
 static SelectStmt *
 select_for_copy(Oid relid, List *columns)
 {
@@ -87,7 +88,7 @@ select_for_copy(Oid relid, List *columns)
 		ResTarget  *target = makeNode(ResTarget);
 		AttrNumber	attno = get_attnum(relid, strVal(lfirst(lc)));
 
-		/* what COPY would say */
+		/* raise the errors that COPY would raise */
 		if (attno <= 0)
 			ereport(ERROR,
 					(errcode(ERRCODE_UNDEFINED_COLUMN),

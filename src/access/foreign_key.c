@@ -1,33 +1,35 @@
 /*-------------------------------------------------------------------------
  *
  * foreign_key.c
- *		Recognises the queries by which core checks foreign keys.
+ *		Recognises the queries with which core checks foreign keys.
  *
- * Core checks foreign keys with SQL, and three of its queries are judged in
- * their own way (visibility.c):
+ * Core checks foreign keys with SQL.  Three kinds of these queries are judged
+ * in a special way (visibility.c):
  *
- * check		locks the parent of a new child: judged at the clock.
- * action		deletes or updates the children of a parent: sees all of them.
- * validation	ADD and VALIDATE FOREIGN KEY look for children without a parent:
- *				the parents on disk count, because a restore must not fail on
- *				one that has expired; expired children need no parent.
+ * check		locks the parent of a new child.  Judged at the clock.
+ * action		deletes or updates the children of a parent.  Sees them all.
+ * validation	looks for children without a parent, for ADD and VALIDATE
+ *				FOREIGN KEY.  All parents on disk count, because a restore
+ *				must not fail on an expired parent.  Expired children need no
+ *				parent.
  *
- * Two of them see expired documents, so no query of a user may be taken for one.
- * We recognise a query of core by how it is executed: the executor is told not to
- * fire triggers (EXEC_FLAG_SKIP_TRIGGERS) and sends its rows to SPI.  In PostgreSQL
- * 15 to 19 only SPI_execute_snapshot() with fire_triggers = false does both, and
- * only ri_triggers.c calls it that way.  SQL cannot do both: queries of procedural
- * languages fire triggers; SQL functions that are evaluated row by row do not, but
- * they send their rows to a receiver of their own.  Our own queries fire triggers,
- * too (core/owner.c).
+ * Actions and validations see expired documents, so we must never mistake a
+ * user's query for one of them.  We recognise core's queries by the way they
+ * are executed: the executor does not fire triggers
+ * (EXEC_FLAG_SKIP_TRIGGERS), and sends the rows to SPI.  In PostgreSQL 15 to
+ * 19, only SPI_execute_snapshot() with fire_triggers = false does both, and
+ * only ri_triggers.c calls it in this way.  SQL cannot do both: queries of
+ * procedural languages fire triggers; SQL functions that are evaluated row by
+ * row do not, but send their rows to their own receiver.  Our own queries
+ * fire triggers, too (core/owner.c).
  *
- * The shape of a query then only tells which of core's queries it is.  We recognise
- * the shape of a validation in the parse tree, when the query is planned.  The
- * scan of the parents then gets a test of its own, is_live_parent(), which lets all
- * rows pass if the query is executed as a validation, and works like is_live()
- * otherwise.  A query is executed as a validation only if ALTER TABLE itself runs
- * it.  Functions that ALTER TABLE calls run inside queries, or commands, of their
- * own, so their queries do not count.
+ * After that, the shape of a query only has to tell core's queries from one
+ * another.  The planner hook recognises the shape of a validation in the
+ * parse tree.  The scan of the parents then gets the test is_live_parent().
+ * This test lets all rows pass if the query is executed as a validation, and
+ * works like is_live() otherwise.  A query is executed as a validation only
+ * if ALTER TABLE runs it directly.  Functions that ALTER TABLE calls run
+ * inside of their own queries or commands, so their queries do not count.
  *
  *-------------------------------------------------------------------------
  */
@@ -41,7 +43,7 @@
 
 #include "access/access_internal.h"
 
-#define CHILD_ALIAS		"fk"	/* in core's queries */
+#define CHILD_ALIAS		"fk"	/* aliases in core's queries */
 #define PARENT_ALIAS	"pk"
 
 static bool is_foreign_key(Node *constraint);
@@ -49,7 +51,7 @@ static bool is_query_of_core(const QueryDesc *queryDesc, int eflags);
 static bool names_one_table(const PlannedStmt *stmt);
 static bool is_table_named(const RangeTblEntry *rte, const char *alias);
 
-/* Does the command check rows that are there against a foreign key? */
+/* Does the command check existing rows against a foreign key? */
 bool
 ttl_docs_validates_foreign_key(Node *parsetree)
 {
@@ -63,7 +65,7 @@ ttl_docs_validates_foreign_key(Node *parsetree)
 		AlterTableCmd *cmd = lfirst_node(AlterTableCmd, lc);
 
 		if (compat_sets_expression(cmd))
-			return true;		/* makes foreign keys of the column anew */
+			return true;		/* recreates foreign keys of the column */
 		switch (cmd->subtype)
 		{
 			case AT_AddConstraint:
@@ -76,8 +78,8 @@ ttl_docs_validates_foreign_key(Node *parsetree)
 						return true;
 				break;
 			case AT_ValidateConstraint:
-			case AT_AlterConstraint:	/* ENFORCED checks the rows */
-			case AT_AlterColumnType:	/* makes foreign keys of it anew */
+			case AT_AlterConstraint:	/* ENFORCED checks existing rows */
+			case AT_AlterColumnType:	/* recreates foreign keys */
 			case AT_AttachPartition:
 				return true;
 			default:
@@ -94,7 +96,7 @@ is_foreign_key(Node *constraint)
 		((Constraint *) constraint)->contype == CONSTR_FOREIGN;
 }
 
-/* The command itself is through; what follows is our own work. */
+/* The command has run.  Queries that follow are ours, not validations. */
 void
 ttl_docs_stop_validation(void)
 {
@@ -102,8 +104,9 @@ ttl_docs_stop_validation(void)
 }
 
 /*
- * Can that be core's query for the children without a parent, "SELECT fk.x FROM
- * ONLY child fk LEFT JOIN ONLY parent pk ON ... WHERE pk.y IS NULL"?
+ * Does this look like core's query for children without a parent, "SELECT
+ * fk.x FROM ONLY child fk LEFT JOIN ONLY parent pk ON ... WHERE pk.y IS
+ * NULL"?
  */
 bool
 ttl_docs_looks_like_validation(const Query *parse)
@@ -116,7 +119,7 @@ ttl_docs_looks_like_validation(const Query *parse)
 		is_table_named(rt_fetch(2, parse->rtable), PARENT_ALIAS);
 }
 
-/* Does such a query use that table as the parent? */
+/* Is this table the parent, in a query that looks like a validation? */
 bool
 ttl_docs_is_validated_parent(const RangeTblEntry *rte)
 {
@@ -129,7 +132,7 @@ is_table_named(const RangeTblEntry *rte, const char *alias)
 	return rte->rtekind == RTE_RELATION && strcmp(rte->eref->aliasname, alias) == 0;
 }
 
-/* Notes which of core's foreign key queries a query that starts is, if any. */
+/* Finds out whether a starting query is one of core's foreign key queries. */
 void
 ttl_docs_recognise_foreign_key_query(LiveQuery *query, const QueryDesc *queryDesc,
 									 int eflags)
@@ -144,7 +147,7 @@ ttl_docs_recognise_foreign_key_query(LiveQuery *query, const QueryDesc *queryDes
 	query->foreign_key_action = InNoForceRLSOperation() &&
 		(stmt->commandType == CMD_UPDATE || stmt->commandType == CMD_DELETE) &&
 		names_one_table(stmt);
-	/* a period of time is covered by several parents */
+	/* with PERIOD, several parents together cover the period of the child */
 	query->needs_all_rows = query->foreign_key_check && IsA(stmt->planTree, Agg);
 	query->validates_foreign_key = command != NULL && command->may_validate &&
 		ttl_docs_running_query() == command->outer_running;
@@ -158,9 +161,9 @@ is_query_of_core(const QueryDesc *queryDesc, int eflags)
 }
 
 /*
- * Does a command name no table but its target?  This is true of core's foreign key
- * actions.  A rule of the child can turn an action into another command; that
- * command also names the child, and could show expired documents of any table.
+ * Does a command name only its target table?  Core's foreign key actions do.
+ * A rule on the child can turn an action into another command, which also
+ * names the child.  Such a command could show expired documents of any table.
  */
 static bool
 names_one_table(const PlannedStmt *stmt)

@@ -1,42 +1,45 @@
 /*-------------------------------------------------------------------------
  *
  * imported_snapshot.c
- *		The instant that belongs to an imported snapshot.
+ *		Finds the instant of an imported snapshot.
  *
- * SET TRANSACTION SNAPSHOT gives a transaction the snapshot of another one,
- * which may be hours old.  If the importer used its own time as the instant, it
- * would miss live documents: if somebody has touched a document since, the snapshot
- * shows the version before that, which may have expired by now.  So the importer's
- * instant must not be later than the exporter's.
+ * SET TRANSACTION SNAPSHOT gives a transaction (the importer) the snapshot of
+ * another transaction (the exporter).  This snapshot may be hours old.  If
+ * the importer used its own time as the instant, it would lose live
+ * documents: if somebody touched a document after the export, the snapshot
+ * shows the version from before, which may have expired by now.  So the
+ * importer's instant must not be later than the exporter's.
  *
- * An instant that is too early shows a document that has just expired; one that is
- * too late loses a live document.  So where the exporter's instant is not known, we
- * take an earlier moment.  In this order:
+ * If the instant is too early, the importer sees a document that has just
+ * expired.  If it is too late, the importer loses a live document.  So when
+ * we do not know the exporter's instant, we use an earlier time.  We use the
+ * first of these that is known:
  *
- * 1. What the exporter has published in shared memory.  A session that is about to
- *    call pg_export_snapshot() publishes its instant if its transaction is
- *    REPEATABLE READ or SERIALIZABLE, and otherwise the time at which its statement
- *    arrived.  (So a snapshot that is imported and exported again keeps its
- *    instant.)  A READ COMMITTED transaction can export several snapshots.  Their
- *    xmax tells them apart, because it never decreases from one snapshot to the
- *    next: the importer takes the last moment that was published with an xmax not
- *    greater than that of the imported snapshot.
- * 2. When the exporter's transaction began, from pg_stat_activity: for a
- *    walsender, which exports without a query.
- * 3. When the exporter's process began, if track_activities is off.
+ * 1. The time that the exporter has published in shared memory.  A session
+ *    publishes when it is about to call pg_export_snapshot(); the object
+ *    access hook tells us.  In REPEATABLE READ and SERIALIZABLE, it publishes
+ *    its instant, so a snapshot that is imported and exported again keeps its
+ *    instant.  In READ COMMITTED, it publishes the time at which its
+ *    statement arrived.
+ * 2. The start of the exporter's transaction, from pg_stat_activity.  This is
+ *    for a walsender, which exports without a query.
+ * 3. The start of the exporter's process, if track_activities is off.
  *
- * The file of a snapshot names the process that has exported it.  We read the file
- * before core does.  If the exporting transaction has ended when core reads the
- * file, core raises an error.
+ * A READ COMMITTED transaction can export several snapshots.  We distinguish
+ * them by xmax, which never decreases from one snapshot to the next.  The
+ * importer uses the entry with the greatest xmax that is not greater than the
+ * xmax of the imported snapshot.
  *
- * The object access hook tells us when a session is about to
- * call pg_export_snapshot().
+ * The file of a snapshot contains the process ID of the exporter.  We read
+ * the file before core does.  If the exporting transaction has ended by the
+ * time when core reads the file, core raises an error.
  *
- * Shared memory: some values for each process, which only that process writes, so
- * there is no lock.  The exporter publishes its moment before core writes the file
- * of the snapshot, so an importer finds it; if it has been overwritten meanwhile,
- * the importer takes an earlier moment.  The transaction callback of
- * instant.c removes what a process has published, on error too.
+ * Shared memory has a few values for each process.  Only that process writes
+ * them, so there is no lock.  The exporter publishes its time before core
+ * writes the file of the snapshot, so every importer finds the time.  If the
+ * exporter has overwritten an entry in the meantime, the importer uses an
+ * earlier time.  The transaction callback of instant.c removes the values of
+ * a process at the end of its transaction, also after an error.
  *
  *-------------------------------------------------------------------------
  */
@@ -58,34 +61,34 @@
 
 #include "access/access_internal.h"
 
-/* where core keeps them, and the lines that we read */
+/* Where core keeps exported snapshots, and the lines that we read */
 #define SNAPSHOT_DIRECTORY	"pg_snapshots"
 #define PID_LINE			"pid:%d"
 #define XMAX_LINE			"xmax:%u"
 
-/* exports of a transaction that are told apart */
+/* Maximum number of exports of a transaction that we can distinguish */
 #define MAX_EXPORTS			16
 
 typedef struct Export
 {
-	pg_atomic_uint64 xmax;		/* of the snapshot; 0 = none */
-	pg_atomic_uint64 instant;
+	pg_atomic_uint64 xmax;		/* of the snapshot; 0 = unused entry */
+	pg_atomic_uint64 instant;	/* not later than the snapshot */
 } Export;
 
-/* What a process has published */
+/* The values that a process has published */
 typedef struct SessionExports
 {
 	pg_atomic_uint64 first;		/* the earliest instant; DT_NOEND = none */
 	Export		exports[MAX_EXPORTS];
 } SessionExports;
 
-static SessionExports *published = NULL;	/* by process */
-static int	nexports = 0;		/* of this transaction */
+static SessionExports *published = NULL;	/* array, by process number */
+static int	nexports = 0;		/* number of exports of this transaction */
 
 static const char *imported_snapshot(Node *parsetree);
 static TimestampTz published_instant(SessionExports *exporter, TransactionId xmax);
 static int	exporter_pid(const char *snapshot, TransactionId *xmax);
-static TimestampTz began(int pid);
+static TimestampTz start_time(int pid);
 
 Size
 ttl_docs_snapshot_shmem_size(void)
@@ -93,7 +96,7 @@ ttl_docs_snapshot_shmem_size(void)
 	return mul_size(MaxBackends, sizeof(SessionExports));
 }
 
-/* Called while shared memory is set up, or attached to. */
+/* Called when shared memory is created or attached. */
 void
 ttl_docs_snapshot_shmem_init(void)
 {
@@ -112,29 +115,29 @@ ttl_docs_snapshot_shmem_init(void)
 	}
 }
 
-/* Tells others the instant of the active snapshot, or an earlier moment. */
+/* Publishes the instant of the active snapshot, or an earlier time. */
 void
 ttl_docs_publish_instant(TimestampTz instant)
 {
 	SessionExports *mine = &published[compat_proc_number(MyProc)];
 	TransactionId xmax = ActiveSnapshotSet() ? GetActiveSnapshot()->xmax :
 		FirstNormalTransactionId;
-	Export	   *slot;
+	Export	   *entry;
 
 	(void) ttl_docs_lower_time(&mine->first, instant);
-	/* of the same xmax, the earliest counts */
+	/* for the same xmax, keep the first and therefore earliest instant */
 	for (int i = 0; i < Min(nexports, MAX_EXPORTS); i++)
 		if (pg_atomic_read_u64(&mine->exports[i].xmax) == xmax)
 			return;
-	slot = &mine->exports[nexports++ % MAX_EXPORTS];
-	pg_atomic_write_u64(&slot->xmax, 0);
+	entry = &mine->exports[nexports++ % MAX_EXPORTS];
+	pg_atomic_write_u64(&entry->xmax, 0);
 	pg_write_barrier();
-	pg_atomic_write_u64(&slot->instant, (uint64) instant);
+	pg_atomic_write_u64(&entry->instant, (uint64) instant);
 	pg_write_barrier();
-	pg_atomic_write_u64(&slot->xmax, xmax);
+	pg_atomic_write_u64(&entry->xmax, xmax);
 }
 
-/* The transaction has ended, and its snapshots can no longer be imported. */
+/* The transaction has ended, so its snapshots can no longer be imported. */
 void
 ttl_docs_unpublish_instants(void)
 {
@@ -147,8 +150,9 @@ ttl_docs_unpublish_instants(void)
 }
 
 /*
- * If the command is SET TRANSACTION SNAPSHOT: a moment that is not later than the
- * instant of the exporter.  DT_NOEND otherwise, and where core will raise an error.
+ * If the command is SET TRANSACTION SNAPSHOT: a time that is not later than
+ * the exporter's instant.  DT_NOEND for other commands, and if core will
+ * raise an error.
  */
 TimestampTz
 ttl_docs_instant_to_import(Node *parsetree)
@@ -162,10 +166,10 @@ ttl_docs_instant_to_import(Node *parsetree)
 	if (proc == NULL || compat_proc_number(proc) >= MaxBackends)
 		return DT_NOEND;
 	instant = published_instant(&published[compat_proc_number(proc)], xmax);
-	return instant != DT_NOEND ? instant : ttl_docs_shifted(began(pid));
+	return instant != DT_NOEND ? instant : ttl_docs_shifted(start_time(pid));
 }
 
-/* What a process has published for a snapshot with that xmax; DT_NOEND = nothing. */
+/* The published instant for a snapshot with this xmax; DT_NOEND = none. */
 static TimestampTz
 published_instant(SessionExports *exporter, TransactionId xmax)
 {
@@ -174,15 +178,15 @@ published_instant(SessionExports *exporter, TransactionId xmax)
 
 	for (int i = 0; i < MAX_EXPORTS; i++)
 	{
-		Export	   *slot = &exporter->exports[i];
-		TransactionId slot_xmax = (TransactionId) pg_atomic_read_u64(&slot->xmax);
+		Export	   *entry = &exporter->exports[i];
+		TransactionId entry_xmax = (TransactionId) pg_atomic_read_u64(&entry->xmax);
 
-		if (!TransactionIdIsValid(slot_xmax) || TransactionIdFollows(slot_xmax, xmax) ||
-			(TransactionIdIsValid(best) && TransactionIdPrecedes(slot_xmax, best)))
+		if (!TransactionIdIsValid(entry_xmax) || TransactionIdFollows(entry_xmax, xmax) ||
+			(TransactionIdIsValid(best) && TransactionIdPrecedes(entry_xmax, best)))
 			continue;
 		pg_read_barrier();
-		best = slot_xmax;
-		result = (TimestampTz) pg_atomic_read_u64(&slot->instant);
+		best = entry_xmax;
+		result = (TimestampTz) pg_atomic_read_u64(&entry->instant);
 	}
 	return result;
 }
@@ -199,8 +203,8 @@ imported_snapshot(Node *parsetree)
 }
 
 /*
- * The process that has exported a snapshot, and the xmax of that; 0 if there is no
- * such snapshot.
+ * The process that has exported a snapshot; 0 if there is no such snapshot.
+ * Sets *xmax to the xmax of the snapshot.
  */
 static int
 exporter_pid(const char *snapshot, TransactionId *xmax)
@@ -211,7 +215,7 @@ exporter_pid(const char *snapshot, TransactionId *xmax)
 	int			pid = 0;
 
 	*xmax = InvalidTransactionId;
-	/* as core does: nothing that leads to another directory */
+	/* like core, refuse names that could lead to another directory */
 	if (strspn(snapshot, "0123456789ABCDEF-") != strlen(snapshot))
 		return 0;
 	snprintf(path, sizeof(path), SNAPSHOT_DIRECTORY "/%s", snapshot);
@@ -225,9 +229,9 @@ exporter_pid(const char *snapshot, TransactionId *xmax)
 	return pid;
 }
 
-/* When the transaction of a process began, or else the process itself. */
+/* The start of the transaction of a process, or of the process itself. */
 static TimestampTz
-began(int pid)
+start_time(int pid)
 {
 	TimestampTz result = GetCurrentTransactionStartTimestamp();
 	int			count = pgstat_fetch_stat_numbackends();
@@ -241,7 +245,7 @@ began(int pid)
 		result = status->st_xact_start_timestamp != 0 ?
 			status->st_xact_start_timestamp : status->st_proc_start_timestamp;
 	}
-	/* what the transaction itself asks of statistics is not to be that old */
+	/* the transaction's own queries must not see these old statistics */
 	pgstat_clear_backend_activity_snapshot();
 	return result;
 }

@@ -1,55 +1,73 @@
 /*-------------------------------------------------------------------------
  *
  * instant.c
- *		One instant for each query.
+ *		Chooses one instant for each query.
  *
- * The instant belongs to the snapshot.  It is chosen when a query starts:
+ * The instant belongs to the snapshot of the query, and must not be later
+ * than the snapshot.  Otherwise the query would lose live documents: if
+ * somebody touched a document after the snapshot was taken, the snapshot
+ * shows the version from before, which may have expired by the instant.
  *
- * - REPEATABLE READ and SERIALIZABLE have one snapshot, so one instant, for
- *   the transaction;
- * - a query that runs under the snapshot of a query that is still alive (a
- *   STABLE function in it) shares its instant.  Core hands the very same
- *   snapshot down, so the pointer tells;
- * - else the query has a snapshot of its own, and its instant is the clock;
- * - a snapshot can be older than the query.  An instant that is later than its
- *   snapshot would hide live documents: those that somebody has touched in
- *   between, of which the snapshot shows the version that is over.  Core takes
- *   snapshots just before it starts a query, with two exceptions.  A utility
- *   command (EXECUTE, COPY) has one before it plans, and waits for locks; so it
- *   is in the list with its snapshot, like a query.  And the snapshot of a
- *   REPEATABLE READ transaction is as old as the first statement that needed
- *   one.  That statement may have waited for locks or (DEFERRABLE) for a safe
- *   snapshot; it may have been analyzed first and executed later; it may have
- *   failed in a savepoint, or been a fast-path call of a function.  So the
- *   instant is when that statement arrived, or the last moment since then that
- *   is known to be before the snapshot: when a utility command began, such as
- *   BEGIN, or when the transaction before ended, as in the loop of a procedure.
- *   (Such a moment counts only if it belongs to the same statement: an earlier
- *   statement may have run before the clock was set back.)  An imported snapshot
- *   has an instant of its own (imported_snapshot.c);
- * - foreign key checks (foreign_key.c) are judged at the clock at every
- *   isolation level.
+ * The instant is chosen when the query starts.  The first rule that applies
+ * decides:
  *
- * Live queries.  Each query is in the list from ExecutorStart until its memory
- * goes.  A memory context callback takes it out, so an error does it too;
- * otherwise a later snapshot at the same address would inherit an instant that
- * is not its own.  While ExecutorStart itself runs (it can evaluate STABLE
- * functions to prune partitions) the entry is on the stack.
+ * 1. A foreign key check (foreign_key.c) uses the clock, at every isolation
+ *    level.
+ * 2. In REPEATABLE READ and SERIALIZABLE, the transaction has one snapshot
+ *    and one instant (see below).
+ * 3. A query that uses the snapshot of a live query shares the instant of
+ *    that query.  An example is a query of a STABLE function.  Core passes on
+ *    the same snapshot, so we compare pointers.
+ * 4. Otherwise, the query has its own snapshot.  Core takes a snapshot just
+ *    before it starts a query, so the instant is the clock.
  *
- * The running query is the innermost one that executes right now.  The
- * visibility test takes its instant; the write trigger asks it what command it
- * serves.  ExecutorFinish counts as running: it completes data-modifying CTEs.
+ * A utility command (EXECUTE, COPY) takes its snapshot earlier: before it
+ * plans its query and waits for locks.  So the command has an entry in the
+ * list of live queries, with its snapshot, and its query falls under rule 3.
  *
- * Parallel workers get the instant as an executor parameter: plan.c
- * appends one to the plan, the leader fills it in here, core sends
- * it, and the worker takes it over when it begins to run.  (A parameter in the
- * test itself would break EXPLAIN, which wants to know where it comes from.)
+ * The snapshot of a REPEATABLE READ transaction is as old as the first
+ * statement that needed a snapshot.  That statement may
  *
- * A foreign key check can wait for the lock of the row it found, and the
- * document can expire meanwhile.  The test notes until when the row lives; if
- * that has passed when the check is through, what it found no longer counts.
- * Core has the row by then, so that is a serialization failure; tried again,
- * the check finds out by itself.
+ * - have waited for locks or, if DEFERRABLE, for a safe snapshot;
+ * - have been analyzed first and executed later;
+ * - have failed in a savepoint;
+ * - have been a fast-path call of a function.
+ *
+ * So the instant of the transaction is the latest time that we know to be
+ * before the snapshot:
+ *
+ * - when the statement arrived;
+ * - when a utility command, such as BEGIN, began;
+ * - when the previous transaction ended, as in the loop of a procedure.
+ *
+ * The last two (the boundaries) count only if they belong to the same
+ * statement: an earlier statement may have run before the clock was set back.
+ * In a walsender, the last boundary alone decides.  An imported snapshot has
+ * its own instant (imported_snapshot.c).
+ *
+ * Live queries.  A query is in the list of live queries from ExecutorStart
+ * until its memory is freed.  A memory context callback removes it, also on
+ * error.  Otherwise, a later snapshot at the same address would get the wrong
+ * instant.  ExecutorStart can already evaluate STABLE functions, to prune
+ * partitions, so the query has an entry on the stack while ExecutorStart
+ * runs.
+ *
+ * The running query is the innermost query that is being executed.  The
+ * visibility test uses the instant of the running query.  The write trigger
+ * asks for the command type of the running query.  ExecutorFinish counts as
+ * running, because it completes data-modifying CTEs.
+ *
+ * Parallel workers get the instant as an executor parameter: plan.c appends
+ * the parameter to the plan, the leader sets its value here, core sends the
+ * value, and the worker reads it when it begins to run.  (The visibility test
+ * itself cannot have the parameter as an argument: EXPLAIN would fail to find
+ * the origin of the parameter.)
+ *
+ * A foreign key check can wait for the lock of the parent that it found, and
+ * the parent can expire in the meantime.  So the visibility test records when
+ * the parent expires.  If that time has passed when the check ends, we raise
+ * a serialization failure, because core has already accepted the parent.
+ * After a retry, the check does not find the parent.
  *
  *-------------------------------------------------------------------------
  */
@@ -69,7 +87,7 @@
 
 #include "access/access_internal.h"
 
-/* A live query in its memory context */
+/* A live query, with the callback that removes it from the list */
 typedef struct LiveQueryHolder
 {
 	LiveQuery	query;
@@ -84,12 +102,12 @@ static UtilityCommand *innermost_command = NULL;
 static bool transaction_instant_is_set = false;
 static TimestampTz transaction_instant;
 
-/* Has this transaction published its instant, see imported_snapshot.c? */
+/* Has this transaction published an instant, see imported_snapshot.c? */
 static bool has_published = false;
 
 /*
- * The last moment when a utility command began or a transaction ended, and when
- * the statement arrived in which that happened
+ * The last boundary: the last time at which a utility command began or ended,
+ * or a transaction ended; and when the statement of that time arrived.
  */
 static TimestampTz last_boundary = DT_NOBEGIN;
 static TimestampTz last_boundary_statement = DT_NOBEGIN;
@@ -99,15 +117,15 @@ static bool is_copy(Snapshot a, Snapshot b);
 static void choose_instant(LiveQuery *query);
 static TimestampTz instant_of_transaction(void);
 static void set_transaction_instant(TimestampTz instant);
-static void note_boundary(void);
+static void record_boundary(void);
 static TimestampTz instant_of_snapshot(Snapshot snapshot);
 static void take_leaders_instant(LiveQuery *query);
-static void tell_workers(LiveQuery *query);
+static void send_instant_to_workers(LiveQuery *query);
 static LiveQuery *find_live_query(QueryDesc *queryDesc);
-static void drop_live_query(LiveQuery *query);
+static void unlink_live_query(LiveQuery *query);
 static void forget_live_query(void *arg);
 
-/* The query that executes right now, or NULL. */
+/* The query that is being executed, or NULL. */
 LiveQuery *
 ttl_docs_running_query(void)
 {
@@ -115,9 +133,10 @@ ttl_docs_running_query(void)
 }
 
 /*
- * The instant for code that is called right now: that of the query whose
- * snapshot is active.  Without one (an expression that a procedural language
- * evaluates by itself is a statement of its own) it is the clock.
+ * The instant for code that is called now: that of the query whose snapshot
+ * is active.  Without an active snapshot, the instant is the clock.  An
+ * example is an expression that a procedural language evaluates by itself; it
+ * counts as a statement of its own.
  */
 TimestampTz
 ttl_docs_current_instant(void)
@@ -130,9 +149,9 @@ ttl_docs_current_instant(void)
 }
 
 /*
- * The parameter that carries the instant to the workers of a parallel plan, or
- * -1 if the plan has not passed plan.c.  It is known by the mark that
- * follows it, whose type no parameter of a query can have.
+ * The parameter that carries the instant to parallel workers, or -1 if plan.c
+ * has not seen the plan.  Our mark follows the parameter.  The type of the
+ * mark cannot occur in a query.
  */
 int
 ttl_docs_instant_param(const PlannedStmt *stmt)
@@ -145,7 +164,7 @@ ttl_docs_instant_param(const PlannedStmt *stmt)
 	return -1;
 }
 
-/* Its statement, or NULL. */
+/* The statement of the running query, or NULL. */
 const PlannedStmt *
 ttl_docs_running_stmt(void)
 {
@@ -153,10 +172,11 @@ ttl_docs_running_stmt(void)
 }
 
 /*
- * The number of the command that writes: that of the running query, if it is one
- * that writes.  Under a later number, which commands of triggers have, that query
- * would take a row that we delete for one that a trigger changed behind its back
- * when its scan comes to it.
+ * The command number for rows that we delete: that of the running query, if
+ * it writes.  Commands of triggers have later numbers.  If we deleted a row
+ * under a later number, and the scan of the running query then reached this
+ * row, core would raise an error: it would believe that a trigger had changed
+ * the row.
  */
 CommandId
 ttl_docs_writing_command(void)
@@ -167,14 +187,14 @@ ttl_docs_writing_command(void)
 		running_query->estate->es_output_cid : current;
 }
 
-/* Is a row written because core's RI triggers write its parent? */
+/* Does a foreign key action of core write the row? */
 bool
 ttl_docs_in_foreign_key_action(void)
 {
 	return running_query != NULL && running_query->foreign_key_action;
 }
 
-/* The utility command that runs right now, without parts that core made of it. */
+/* The running utility command; for a part that core made of it, the whole. */
 UtilityCommand *
 ttl_docs_running_command(void)
 {
@@ -186,9 +206,9 @@ ttl_docs_running_command(void)
 }
 
 /*
- * A utility command begins.  It has a snapshot before it has a query, so it is in
- * the list of live queries.  Its entry is not in a memory context of the command,
- * which may commit in between.
+ * A utility command begins.  It has a snapshot before it has a query, so it
+ * gets an entry in the list of live queries.  The entry is in
+ * TopMemoryContext, because the command may commit in between.
  */
 void
 ttl_docs_begin_utility(Node *parsetree, ProcessUtilityContext context)
@@ -196,9 +216,9 @@ ttl_docs_begin_utility(Node *parsetree, ProcessUtilityContext context)
 	UtilityCommand command = {0};
 
 	command.imported = ttl_docs_instant_to_import(parsetree);
-	/* a walsender may have been given a snapshot by its last command */
+	/* the last command of a walsender may have given it a snapshot */
 	if (!am_walsender)
-		note_boundary();
+		record_boundary();
 	if (ActiveSnapshotSet())
 	{
 		command.query.snapshot = GetActiveSnapshot();
@@ -206,7 +226,7 @@ ttl_docs_begin_utility(Node *parsetree, ProcessUtilityContext context)
 		command.query.instant = IsolationUsesXactSnapshot() ?
 			instant_of_transaction() : instant_of_snapshot(command.query.snapshot);
 	}
-	note_boundary();
+	record_boundary();
 	command.query.is_utility = true;
 	command.query.next = live_queries;
 	command.outer = innermost_command;
@@ -217,41 +237,41 @@ ttl_docs_begin_utility(Node *parsetree, ProcessUtilityContext context)
 	innermost_command = MemoryContextAlloc(TopMemoryContext, sizeof(UtilityCommand));
 	*innermost_command = command;
 	live_queries = &innermost_command->query;
-	/* what COPY FROM writes is not written by a query that has called it */
+	/* rows of COPY FROM are not written by the query that runs the command */
 	if (IsA(parsetree, CopyStmt))
 		running_query = NULL;
 }
 
-/* The command is through. */
+/* The command has succeeded. */
 void
 ttl_docs_utility_has_run(void)
 {
 	if (innermost_command->imported != DT_NOEND)
 		set_transaction_instant(Min(innermost_command->imported, ttl_docs_clock()));
 	else if (!am_walsender && !FirstSnapshotSet)
-		note_boundary();		/* LOCK TABLE can take its time */
+		record_boundary();		/* LOCK TABLE may have waited */
 }
 
-/* A utility command ends, by itself or by an error. */
+/* A utility command ends, normally or by an error. */
 void
 ttl_docs_end_utility(void)
 {
 	UtilityCommand *command = innermost_command;
 
-	drop_live_query(&command->query);
+	unlink_live_query(&command->query);
 	running_query = command->outer_running;
 	innermost_command = command->outer;
 	pfree(command);
 }
 
-/* Does the command run its query under a copy of the snapshot it was given? */
+/* Does the command run its query under a copy of the snapshot that it has? */
 static bool
 copies_snapshot(Node *parsetree)
 {
 	switch (nodeTag(parsetree))
 	{
 		case T_CopyStmt:
-			/* COPY FROM has no query, and its triggers are on their own */
+			/* COPY FROM has no query; queries of its triggers do not count */
 			return !((CopyStmt *) parsetree)->is_from;
 		case T_CreateTableAsStmt:
 		case T_RefreshMatViewStmt:
@@ -262,7 +282,7 @@ copies_snapshot(Node *parsetree)
 	}
 }
 
-/* Do both see the same?  The command number may have moved on. */
+/* Do both snapshots see the same?  They may differ in the command number. */
 static bool
 is_copy(Snapshot a, Snapshot b)
 {
@@ -273,10 +293,12 @@ is_copy(Snapshot a, Snapshot b)
 }
 
 /*
- * The transaction may have taken its snapshot by now.  hooks.c calls this where no
- * query starts: when a statement was analyzed, which may only be prepared, and when
- * a subtransaction was rolled back, whose statement may have failed before it was a
- * query.
+ * Chooses the instant of the transaction, if the transaction has a snapshot.
+ * hooks.c calls this where no query starts:
+ *
+ * - after a statement was analyzed, because it may be executed later;
+ * - after a subtransaction was rolled back, because its statement may have
+ *   failed before a query started.
  */
 void
 ttl_docs_note_transaction_snapshot(void)
@@ -294,7 +316,7 @@ ttl_docs_start_query(QueryDesc *queryDesc, int eflags, ExecutorStart_hook_type s
 
 	starting.snapshot = queryDesc->snapshot;
 	ttl_docs_recognise_foreign_key_query(&starting, queryDesc, eflags);
-	/* reads the clock: as soon after the snapshot as possible */
+	/* reads the clock, so call it as soon after the snapshot as possible */
 	choose_instant(&starting);
 	ttl_docs_prepare_plan(queryDesc);
 	starting.stmt = queryDesc->plannedstmt;
@@ -307,7 +329,7 @@ ttl_docs_start_query(QueryDesc *queryDesc, int eflags, ExecutorStart_hook_type s
 	}
 	PG_FINALLY();
 	{
-		drop_live_query(&starting);
+		unlink_live_query(&starting);
 	}
 	PG_END_TRY();
 
@@ -322,7 +344,7 @@ ttl_docs_start_query(QueryDesc *queryDesc, int eflags, ExecutorStart_hook_type s
 	MemoryContextRegisterResetCallback(queryDesc->estate->es_query_cxt,
 									   &holder->callback);
 	if (queryDesc->plannedstmt->parallelModeNeeded)
-		tell_workers(&holder->query);
+		send_instant_to_workers(&holder->query);
 }
 
 /* Runs a query by calling run(). */
@@ -347,10 +369,10 @@ ttl_docs_run_query(COMPAT_RUN_PARAMS, ExecutorRun_hook_type run)
 
 	if (query != NULL && query->foreign_key_check &&
 		query->estate->es_processed > 0 &&
-		query->checked_due <= ttl_docs_clock())
+		query->parent_expires <= ttl_docs_clock())
 		ereport(ERROR,
 				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-				 errmsg("could not check a foreign key: a document expired meanwhile"),
+				 errmsg("could not check a foreign key because the referenced document expired meanwhile"),
 				 errhint("The transaction might succeed if retried.")));
 }
 
@@ -375,7 +397,7 @@ ttl_docs_finish_query(QueryDesc *queryDesc, ExecutorFinish_hook_type finish)
 static void
 choose_instant(LiveQuery *query)
 {
-	query->checked_due = DT_NOEND;
+	query->parent_expires = DT_NOEND;
 	if (query->foreign_key_check)
 		query->instant = ttl_docs_clock();
 	else if (!IsolationUsesXactSnapshot())
@@ -394,7 +416,7 @@ instant_of_transaction(void)
 	if (transaction_instant_is_set)
 		return transaction_instant;
 	clock = ttl_docs_clock();
-	/* a worker is told the leader's when it begins to run */
+	/* a worker gets the leader's instant when it begins to run */
 	if (IsParallelWorker())
 		return clock;
 	instant = last_boundary;
@@ -419,10 +441,10 @@ set_transaction_instant(TimestampTz instant)
 }
 
 /*
- * A function is about to be executed.  If it is a fast-path call, core has taken the
- * snapshot of the transaction, and calls no other hook of ours.  If it is
- * pg_export_snapshot(), other sessions can import the snapshot, so we publish a
- * moment that is not later than the instant of the snapshot.
+ * A function is about to be executed.  For a fast-path call, core has taken
+ * the snapshot of the transaction, and calls no other hook of ours.  Before
+ * pg_export_snapshot(), we publish a time that is not later than the instant
+ * of the snapshot, because other sessions can import the snapshot afterwards.
  */
 void
 ttl_docs_note_function(Oid function)
@@ -435,15 +457,15 @@ ttl_docs_note_function(Oid function)
 	has_published = true;
 }
 
-/* No snapshot that the transaction takes from now on is older than this moment. */
+/* The transaction will take no snapshot that is older than now. */
 static void
-note_boundary(void)
+record_boundary(void)
 {
 	last_boundary = ttl_docs_clock();
 	last_boundary_statement = GetCurrentStatementStartTimestamp();
 }
 
-/* The instant of the live query that has this snapshot, or the clock. */
+/* The instant of the live query with this snapshot, or else the clock. */
 static TimestampTz
 instant_of_snapshot(Snapshot snapshot)
 {
@@ -461,13 +483,13 @@ instant_of_snapshot(Snapshot snapshot)
 	return ttl_docs_clock();
 }
 
-/* In a parallel worker, for the part of the plan that it was sent. */
+/* In a parallel worker: takes the instant from the parameter of its plan. */
 static void
 take_leaders_instant(LiveQuery *query)
 {
 	int			param = ttl_docs_instant_param(query->stmt);
 
-	/* core starts parameters as zero; what was not sent stays so */
+	/* core initializes parameters to zero: zero means that none was sent */
 	if (param < 0 || query->estate->es_param_exec_vals[param].value == (Datum) 0)
 		return;
 	query->instant = (TimestampTz)
@@ -479,9 +501,9 @@ take_leaders_instant(LiveQuery *query)
 	}
 }
 
-/* In the leader: puts the instant where core finds it for the workers. */
+/* In the leader: sets the parameter that core sends to the workers. */
 static void
-tell_workers(LiveQuery *query)
+send_instant_to_workers(LiveQuery *query)
 {
 	int			param = ttl_docs_instant_param(query->stmt);
 
@@ -501,7 +523,7 @@ find_live_query(QueryDesc *queryDesc)
 }
 
 static void
-drop_live_query(LiveQuery *query)
+unlink_live_query(LiveQuery *query)
 {
 	for (LiveQuery **link = &live_queries; *link != NULL; link = &(*link)->next)
 	{
@@ -513,16 +535,17 @@ drop_live_query(LiveQuery *query)
 	}
 }
 
-/* The query's memory goes, by its end or by an error. */
+/* The memory of the query is freed, at its end or after an error. */
 static void
 forget_live_query(void *arg)
 {
-	drop_live_query((LiveQuery *) arg);
+	unlink_live_query((LiveQuery *) arg);
 }
 
 /*
- * A transaction ends.  A procedure that commits goes on, but the snapshot that
- * CALL had is gone.  (After an error, plans may be gone by now, too.)
+ * A transaction ends.  A procedure that commits continues, but the snapshot
+ * of its CALL is gone.  After an error, plans may be gone, too, so do not use
+ * them.
  */
 void
 ttl_docs_forget_transaction(void)
@@ -532,7 +555,7 @@ ttl_docs_forget_transaction(void)
 		ttl_docs_unpublish_instants();
 	has_published = false;
 	transaction_instant_is_set = false;
-	note_boundary();
+	record_boundary();
 	for (LiveQuery *query = live_queries; query != NULL; query = query->next)
 		if (query->is_utility)
 			query->snapshot = NULL;

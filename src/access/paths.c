@@ -3,19 +3,19 @@
  * paths.c
  *		Keeps the planner from index-only scans that cannot be filtered.
  *
- * An index-only scan can apply the visibility test only where the index gives
- * _ts and _ttl back.  So, for the other indexes of a collection:
+ * An index-only scan can apply the visibility test only if the index returns
+ * _ts and _ttl.  For the other indexes of a collection, there are two steps:
  *
- * 1. When the planner collects the indexes, their columns are marked as not
- *    returnable.  That is enough for every query that needs a column.
- * 2. count(*) needs none, and for that the planner takes an index-only scan of
- *    any index.  Such paths are found when those of a table are complete.  By
- *    then they have driven out others that may be better than what replaces
- *    them, so the paths of the table are made again, with _ts and _ttl among
- *    the columns that the query needs.  The planner then does the right thing
- *    by itself.
+ * 1. When the planner collects the indexes, we mark their columns as not
+ *    returnable.  This is enough for every query that needs a column.
+ * 2. count(*) needs no column, so the planner may still use an index-only
+ *    scan of any index.  We look for such paths when the paths of a table are
+ *    complete.  By then, they may have displaced the paths that would be best
+ *    without them.  So we create all paths of the table again, and add _ts
+ *    and _ttl to the columns that the query needs.  The planner then uses no
+ *    index-only scan that lacks them.
  *
- * Paths that other extensions have added before are kept.
+ * Custom paths that other extensions have already added are kept.
  *
  *-------------------------------------------------------------------------
  */
@@ -35,7 +35,7 @@ static bool has_blind_path(List *paths, const Collection *collection);
 static void make_paths_again(PlannerInfo *root, RelOptInfo *rel,
 							 const Collection *collection);
 
-/* Step 1: the indexes of a table have been collected. */
+/* Step 1: the planner has collected the indexes of a table. */
 void
 ttl_docs_forbid_blind_index_only(Oid relid, RelOptInfo *rel)
 {
@@ -48,7 +48,7 @@ ttl_docs_forbid_blind_index_only(Oid relid, RelOptInfo *rel)
 	{
 		IndexOptInfo *index = lfirst_node(IndexOptInfo, lc);
 
-		/* partitioned indexes are never scanned themselves */
+		/* partitioned indexes have no canreturn; they are never scanned */
 		if (index->canreturn != NULL && !covers_test(index, &collection))
 			memset(index->canreturn, false, sizeof(bool) * index->ncolumns);
 	}
@@ -67,7 +67,7 @@ ttl_docs_replace_paths(PlannerInfo *root, RelOptInfo *rel, RangeTblEntry *rte)
 		make_paths_again(root, rel, &collection);
 }
 
-/* Does the index give back what the test needs? */
+/* Does the index return _ts and _ttl, which the test needs? */
 static bool
 covers_test(const IndexOptInfo *index, const Collection *collection)
 {
@@ -84,7 +84,7 @@ covers_test(const IndexOptInfo *index, const Collection *collection)
 	return ts && ttl;
 }
 
-/* Is there an index-only path that could not see _ts and _ttl? */
+/* Is there an index-only path whose index does not return _ts and _ttl? */
 static bool
 has_blind_path(List *paths, const Collection *collection)
 {
@@ -102,9 +102,9 @@ has_blind_path(List *paths, const Collection *collection)
 }
 
 /*
- * Makes the paths of a plain table as core does, as if the query needed _ts
- * and _ttl.  Only while it looks at the indexes: the columns that the scan
- * hands up stay as they are.
+ * Creates the paths of a plain table as core does, but as if the query needed
+ * _ts and _ttl.  We add the two columns only while core creates the index
+ * paths: the columns that the scan returns do not change.
  */
 static void
 make_paths_again(PlannerInfo *root, RelOptInfo *rel, const Collection *collection)

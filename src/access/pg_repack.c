@@ -1,31 +1,38 @@
 /*-------------------------------------------------------------------------
  *
  * pg_repack.c
- *		Recognises the query by which pg_repack copies a collection.
+ *		Recognises the query with which pg_repack copies a collection.
  *
- * pg_repack makes a table smaller while others write to it.  It fills a new table
- * by "INSERT INTO repack.table_NNN SELECT ... FROM ONLY the_table", replays what
- * its trigger has logged meanwhile, and exchanges the files of the two tables.  A
- * row that the INSERT does not read is gone afterwards: without DELETE triggers
- * and foreign key actions, and also where the purge is held.  So this query, and
- * no other one, reads expired documents, too.
+ * pg_repack makes a table smaller while other sessions write to the table:
  *
- * A query is taken for that of pg_repack if
+ * 1. It fills a new table with "INSERT INTO repack.table_NNN SELECT ... FROM
+ *    ONLY the_table".
+ * 2. It replays the writes that its trigger has logged in the meantime.
+ * 3. It swaps the files of the two tables.
+ *
+ * A row that the INSERT does not read is lost, without DELETE triggers and
+ * foreign key actions, and even if the purge is held.  So this query, and no
+ * other query, also reads expired documents.
+ *
+ * We treat a query as the copy of pg_repack if
+ *
  * - its target is in the schema that belongs to the extension pg_repack.  The
- *   name of the schema alone proves nothing, and extnamespace is another schema:
- *   the script of pg_repack creates its schema by itself;
- * - it reads one table, a collection or a partition of one, and nothing else.
- *   Functions that it calls run queries of their own, which are filtered;
- * - the user owns both tables, or is a superuser.  They could read expired
- *   documents anyway, under row_security = off.  As there, this does not
- *   hold in a SECURITY DEFINER function.
+ *   name of the schema alone proves nothing.  extnamespace is another schema,
+ *   because the script of pg_repack creates its schema itself;
+ * - it reads one table, which is a collection or a partition, and nothing
+ *   else.  Functions that the query calls run their own queries, which are
+ *   filtered;
+ * - the user owns both tables or is a superuser.  These users could read
+ *   expired documents anyway, with row_security = off.  As with row_security,
+ *   this does not apply in a SECURITY DEFINER function.
  *
- * If the owner of a collection copies it into that schema by any other query, we
- * raise an error.  A later version of pg_repack must not lose documents because we
- * do not recognise its query.
+ * If the owner of a collection copies it into that schema with any other
+ * query, we raise an error.  So a later version of pg_repack, whose query we
+ * do not recognise, cannot lose documents.
  *
- * The decision is made when the query starts, not when it is planned: it depends
- * on the user, and a plan can be cached, or made without our planner hook.
+ * We decide when the query starts, not when it is planned.  The decision
+ * depends on the user, but a plan can be cached, or made without our planner
+ * hook.
  *
  *-------------------------------------------------------------------------
  */
@@ -53,7 +60,7 @@ static Oid	copied_table(const PlannedStmt *stmt, Index target,
 						 Collection *collection, bool *reads_more);
 static bool may_read_expired(Oid target, Oid root);
 
-/* Is that a function of pg_repack? */
+/* Does this function belong to pg_repack? */
 bool
 ttl_docs_is_repack_function(Oid function)
 {
@@ -69,8 +76,8 @@ belongs_to_repack(Oid classid, Oid object)
 }
 
 /*
- * The collection whose expired documents a query reads because it is the copy of
- * pg_repack; InvalidOid for every other query.
+ * The collection that this query of pg_repack copies, expired documents
+ * included; InvalidOid for every other query.
  */
 Oid
 ttl_docs_repacked_collection(const PlannedStmt *stmt)
@@ -81,7 +88,7 @@ ttl_docs_repacked_collection(const PlannedStmt *stmt)
 	Oid			source;
 	bool		reads_more;
 
-	/* most queries leave here */
+	/* return early for most queries */
 	if (stmt->commandType != CMD_INSERT || !IsA(modify, ModifyTable) ||
 		list_length(stmt->rtable) < 2)
 		return InvalidOid;
@@ -90,15 +97,15 @@ ttl_docs_repacked_collection(const PlannedStmt *stmt)
 		return InvalidOid;
 	source = copied_table(stmt, linitial_int(modify->resultRelations), &collection,
 						  &reads_more);
-	/* only its owner can exchange the file of a table */
+	/* only the owner of a table can swap its file */
 	if (!OidIsValid(source) || !compat_table_ownercheck(source, GetUserId()))
 		return InvalidOid;
 	if (reads_more || !may_read_expired(target, collection.root))
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("cannot copy \"%s\" into the schema of %s by this query",
+				 errmsg("cannot copy \"%s\" into the schema of %s with this query",
 						get_rel_name(source), REPACK_EXTENSION),
-				 errdetail("The copy would lack expired documents of the collection that are still on disk."),
+				 errdetail("The copy would lack the expired documents that are still on disk."),
 				 errhint("Run %s as a superuser or as the owner of \"%s\", or use VACUUM FULL.",
 						 REPACK_EXTENSION, get_rel_name(collection.root))));
 	return collection.root;
@@ -110,14 +117,15 @@ is_in_repack_schema(Oid relid)
 	Oid			schema = get_rel_namespace(relid);
 	char	   *name = get_namespace_name(schema);
 
-	/* the name first, because it costs less */
+	/* compare the name first, because it is cheaper */
 	return name != NULL && strcmp(name, REPACK_SCHEMA) == 0 &&
 		belongs_to_repack(NamespaceRelationId, schema);
 }
 
 /*
- * The table of a collection that an INSERT reads, or InvalidOid.  *reads_more is set
- * if it reads anything else, so that it is no plain copy of that table.
+ * The collection table that an INSERT reads, or InvalidOid.  Sets *reads_more
+ * if the INSERT reads anything else, so that it is not a plain copy of the
+ * table.
  */
 static Oid
 copied_table(const PlannedStmt *stmt, Index target, Collection *collection,
@@ -132,7 +140,7 @@ copied_table(const PlannedStmt *stmt, Index target, Collection *collection,
 	{
 		RangeTblEntry *rte = lfirst_node(RangeTblEntry, lc);
 
-		/* the SELECT of the INSERT is a subquery; that of a view has a relid */
+		/* skip the SELECT of the INSERT; a view's subquery has a relid */
 		if (++rti == target || rte->rtekind == RTE_RESULT ||
 			(rte->rtekind == RTE_SUBQUERY && !OidIsValid(rte->relid)))
 			continue;

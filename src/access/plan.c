@@ -3,49 +3,55 @@
  * plan.c
  *		Puts the visibility test into every scan of a collection.
  *
- * The planner plans as if there were no TTL, and when it is done we visit each
- * node of the finished plan.  A scan of a collection, or of a partition of
- * one, gets the test as its first qual; it is then part of what the scan
- * returns, for whoever is above.  That is why it works the same for joins on
- * either side, sub-queries, set operations, inlined functions, parallel plans,
- * rechecks of rows that changed (EvalPlanQual), and why plans keep their shape
+ * The planner plans as if there were no TTL.  We then visit each node of the
+ * finished plan.  Each scan of a collection, or of a partition of one, gets
+ * the visibility test as its first qual.  The nodes above the scan see only
+ * the rows that pass the test.  So the test works in the same way for joins
+ * on either side, sub-queries, set operations, inlined functions, parallel
+ * plans and rechecks of changed rows (EvalPlanQual).  Plans keep their shape
  * and their indexes.
  *
- * Doing it earlier leaks: quals added to the query miss functions that are
- * inlined later, quals added to base relations are lost under UNION ALL, and
- * security quals keep jsonb indexes from being used.
+ * Adding the test earlier does not work:
  *
- * Index-only scans read the index, not the table, so the test needs _ts and
- * _ttl in the index.  paths.c sees to it that the planner takes no
- * other.  If another extension does, an index scan takes its place.  A scan that
- * we do not know how to filter is an error, never a leak.
+ * - quals that are added to the query miss functions that are inlined later;
+ * - quals that are added to base relations are lost under UNION ALL;
+ * - security quals prevent the use of jsonb indexes.
  *
- * A cached plan has to be made anew when the table becomes a collection or
- * stops being one.  The label invalidates the table; for a partition, the root
- * is added to what the plan depends on, and the test function too.  Settings
- * are not in the plan: the test reads them when it is executed.
+ * Index-only scans read the index, not the table, so the index must contain
+ * _ts and _ttl for the test.  paths.c keeps the planner from using any
+ * other index-only scan.  If another extension uses one, we replace it by an
+ * index scan.  If we cannot filter a scan, we raise an error, so that nothing
+ * leaks.
  *
- * Plans that read a collection also get the parameter that carries the instant to
- * parallel workers (instant.c).  So do parallel plans that read none
- * themselves but contain a function or operator that is not core's.
+ * A cached plan must be replanned when a table becomes a collection or stops
+ * being one.  A change of the label invalidates the table.  For a partition,
+ * we add the root to the relations that the plan depends on.  The plan also
+ * depends on the test function.  Settings are not in the plan: the test reads
+ * them when it is executed.
  *
- * If another hook plans a query with our help and hands the result through us
- * again, the test is there already and is left alone.
+ * Two kinds of plans get the parameter that carries the instant to parallel
+ * workers (instant.c): plans that read a collection, and parallel plans with
+ * a function or operator that is not core's and so may read a collection.
  *
- * ON CONFLICT DO UPDATE does not scan: it gets the row from the index.  If that
- * expires after our trigger has looked for it, the update's trigger raises a
- * serialization failure; but a WHERE could skip the update, and lose the new
- * document without a word.  So the WHERE begins with the same check.
+ * If another planner hook passes us a plan that we have already filtered, we
+ * leave the test alone.
  *
- * Plans that never passed the planner hook.  Another extension may call
- * standard_planner() itself, and execute what that returns.  ExecutorStart is
- * the second door (instant.c calls ttl_docs_prepare_plan): a plan that
- * reads a collection and does not carry our mark is filtered there, on a copy,
- * because it may belong to a cache.  The mark follows the parameter that carries the
- * instant; its type is one that no expression of a query can have.
+ * ON CONFLICT DO UPDATE gets the row from an index, without a scan.  The row
+ * can expire after our trigger has checked it.  The trigger for the UPDATE
+ * then raises a serialization failure.  But if the WHERE of ON CONFLICT skips
+ * the UPDATE, this trigger does not fire, and the new document would be lost
+ * silently.  So we put the same check first in the WHERE.
  *
- * The test is recognised by all of its node, never by its function alone:
- * everybody may call is_live() in a query, with other arguments.
+ * Plans that bypass the planner hook.  Another extension may call
+ * standard_planner() itself, and execute the plan.  So ExecutorStart looks
+ * for plans that read a collection and lack our mark, and filters a copy of
+ * the plan (instant.c calls ttl_docs_prepare_plan()).  It uses a copy because
+ * the plan may belong to a cache.  The mark follows the parameter that
+ * carries the instant.  No expression of a query can have the type of the
+ * mark.
+ *
+ * To recognise the test, we compare the whole node, not only its function:
+ * every user may call is_live() in a query, with other arguments.
  *
  *-------------------------------------------------------------------------
  */
@@ -65,20 +71,20 @@
 
 #include "access/access_internal.h"
 
-/* All take _ts, _ttl and the collection */
+/* These functions take _ts, _ttl and the collection */
 #define TEST_FUNCTION			"is_live"
 #define PARENT_TEST_FUNCTION	"is_live_parent"
 #define UPSERT_TEST_FUNCTION	"require_live"
 
-/* What the walk over a plan needs to know */
+/* State of the walk over a plan */
 typedef struct PlanWalk
 {
 	PlannedStmt *stmt;
 	bool		has_collections;
-	bool		validates_foreign_key;	/* looks like core's query for that */
+	bool		validates_foreign_key;	/* looks like core's validation */
 	int			instant_param;
-	Bitmapset  *filtered;		/* range table entries whose scans have the test,
-								 * below the custom scan at hand */
+	Bitmapset  *filtered;		/* range table entries that have the test,
+								 * below the current custom scan */
 } PlanWalk;
 
 static bool scans_collection(const PlannedStmt *stmt);
@@ -106,9 +112,9 @@ static List *add_test(List *quals, const char *function, Oid collection,
 static Oid	find_test_function(const char *name);
 
 /*
- * The second door: a plan that reads a collection and has not passed the planner
- * hook gets the test before it is executed.  The copy lives in the caller's memory
- * context, where core's callers of ExecutorStart have made the QueryDesc.
+ * Filters a plan that has bypassed the planner hook, before it is executed.
+ * The copy of the plan is in the current memory context, in which core's
+ * callers of ExecutorStart have made the QueryDesc.
  */
 void
 ttl_docs_prepare_plan(QueryDesc *queryDesc)
@@ -119,10 +125,10 @@ ttl_docs_prepare_plan(QueryDesc *queryDesc)
 		return;
 
 	/*
-	 * The query must go by settings that are not older than its snapshot.
-	 * Taking a lock processes the invalidations of others, but not if the
-	 * transaction holds the lock already; and a cached plan may take no
-	 * others.
+	 * The settings must not be older than the snapshot, so process
+	 * invalidations now.  Taking a lock does this, too, but not if the
+	 * transaction already holds the lock, and a cached plan may need no other
+	 * lock.
 	 */
 	AcceptInvalidationMessages();
 	require_visible_collections(stmt, queryDesc->snapshot);
@@ -134,10 +140,11 @@ ttl_docs_prepare_plan(QueryDesc *queryDesc)
 }
 
 /*
- * Refuses a table that became part of a collection after the snapshot was taken,
- * because the query could miss live documents: the table may have been rewritten,
- * and is then empty for the snapshot, or it had other settings before.  A backup is
- * not refused: it gets what ALTER TABLE leaves for it, as from any other table.
+ * Refuses a table that became part of a collection after the snapshot was
+ * taken.  The query could miss live documents: if the table was rewritten, it
+ * is empty for the snapshot; and the table may have had other settings
+ * before.  A backup is not refused.  It reads the rows that ALTER TABLE
+ * leaves for its snapshot, as it does for any other table.
  */
 static void
 require_visible_collections(const PlannedStmt *stmt, Snapshot snapshot)
@@ -164,7 +171,7 @@ require_visible_collections(const PlannedStmt *stmt, Snapshot snapshot)
 	}
 }
 
-/* Puts the test into all scans of collections of a finished plan. */
+/* Puts the test into all scans of collections in a finished plan. */
 void
 ttl_docs_filter_plan(PlannedStmt *stmt, bool validates_foreign_key)
 {
@@ -174,7 +181,7 @@ ttl_docs_filter_plan(PlannedStmt *stmt, bool validates_foreign_key)
 	walk.stmt = stmt;
 	walk.has_collections = scans_collection(stmt);
 	walk.validates_foreign_key = validates_foreign_key;
-	/* functions that workers call may read collections; core's do not */
+	/* workers may call functions that read collections; core's do not */
 	if (!walk.has_collections &&
 		!(stmt->parallelModeNeeded && stmt->invalItems != NIL))
 		return;
@@ -186,8 +193,9 @@ ttl_docs_filter_plan(PlannedStmt *stmt, bool validates_foreign_key)
 }
 
 /*
- * Does the plan touch a collection?  Every scan refers to the range table, so we
- * look there.  Every query passes here: for other tables, this must cost nothing.
+ * Does the plan use a collection?  Every scan refers to the range table, so
+ * we look there.  This function runs for every query, so it must be cheap for
+ * other tables.
  */
 static bool
 scans_collection(const PlannedStmt *stmt)
@@ -206,7 +214,7 @@ scans_collection(const PlannedStmt *stmt)
 	return false;
 }
 
-/* The parameter for the instant, with our mark behind it; added once. */
+/* Adds the parameter for the instant and our mark, unless they are there. */
 static int
 add_instant_param(PlannedStmt *stmt)
 {
@@ -217,7 +225,7 @@ add_instant_param(PlannedStmt *stmt)
 	return ttl_docs_instant_param(stmt);
 }
 
-/* Visits a plan node and those below it; returns what takes its place. */
+/* Visits a plan node and the nodes below it; returns its replacement. */
 static Plan *
 visit(Plan *plan, PlanWalk *walk)
 {
@@ -270,14 +278,14 @@ visit(Plan *plan, PlanWalk *walk)
 		case T_BitmapAnd:
 		case T_BitmapOr:
 		case T_BitmapIndexScan:
-			/* the heap scan above them has the test */
+			/* the heap scan above has the test */
 		case T_FunctionScan:
 		case T_ValuesScan:
 		case T_TableFuncScan:
 		case T_CteScan:
 		case T_NamedTuplestoreScan:
 		case T_WorkTableScan:
-			/* no table of their own */
+			/* these scan no table */
 		case T_Result:
 		case T_ProjectSet:
 		case T_RecursiveUnion:
@@ -296,7 +304,7 @@ visit(Plan *plan, PlanWalk *walk)
 		case T_SetOp:
 		case T_LockRows:
 		case T_Limit:
-			/* just what is below them */
+			/* these only process rows of the nodes below */
 			break;
 		default:
 			if (walk->has_collections)
@@ -305,7 +313,7 @@ visit(Plan *plan, PlanWalk *walk)
 						 errmsg("ttl_docs cannot filter expired documents in this plan"),
 						 errdetail("The plan contains a node of unknown type %d.",
 								   (int) nodeTag(plan)),
-						 errhint("Disable that extension's scan types for queries on collections.")));
+						 errhint("Disable the scan types of other extensions for queries on collections.")));
 			break;
 	}
 
@@ -323,7 +331,7 @@ visit_list(List *plans, PlanWalk *walk)
 		lfirst(lc) = visit(lfirst(lc), walk);
 }
 
-/* Is what a node scans a collection whose expired documents it must skip? */
+/* Does a node scan a collection, so that it must skip expired documents? */
 static bool
 scanned_collection(Index scanrelid, PlanWalk *walk, Collection *collection,
 				   RangeTblEntry **rte)
@@ -337,13 +345,14 @@ scanned_collection(Index scanrelid, PlanWalk *walk, Collection *collection,
 	if (collection->ts <= 0 || collection->ttl <= 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_COLUMN),
-				 errmsg("the collection \"%s\" has lost its system columns",
+				 errmsg("collection \"%s\" has lost its system columns",
 						get_rel_name((*rte)->relid)),
-				 errhint("Live documents cannot be told from expired ones any more. Restore the table from a backup.")));
+				 errdetail("Without these columns, ttl_docs cannot distinguish live documents from expired ones."),
+				 errhint("Restore the table from a backup.")));
 	return true;
 }
 
-/* A scan that reads the rows of a table. */
+/* Adds the test to a scan that reads the rows of a table. */
 static void
 filter_table_scan(Scan *scan, PlanWalk *walk)
 {
@@ -358,7 +367,7 @@ filter_table_scan(Scan *scan, PlanWalk *walk)
 	walk->filtered = bms_add_member(walk->filtered, scan->scanrelid);
 }
 
-/* Which test the scan of a table gets. */
+/* The test function for the scan of a table. */
 static const char *
 scan_test(const RangeTblEntry *rte, const PlanWalk *walk)
 {
@@ -368,8 +377,8 @@ scan_test(const RangeTblEntry *rte, const PlanWalk *walk)
 }
 
 /*
- * An index-only scan has only the columns of its index.  If these lack _ts or _ttl,
- * another extension has added the path after paths.c had looked at the
+ * An index-only scan has only the columns of its index.  If _ts or _ttl is
+ * missing, another extension has added the path after paths.c had checked the
  * paths.  We then replace the scan by one that reads the table.
  */
 static Plan *
@@ -388,7 +397,7 @@ filter_index_only_scan(IndexOnlyScan *scan, PlanWalk *walk)
 		TargetEntry *column = lfirst_node(TargetEntry, lc);
 
 		if (column->resjunk || !IsA(column->expr, Var))
-			continue;			/* the index cannot give this one back */
+			continue;			/* the index does not return this column */
 		if (((Var *) column->expr)->varattno == collection.ts)
 			ts = column->resno;
 		else if (((Var *) column->expr)->varattno == collection.ttl)
@@ -407,20 +416,21 @@ filter_index_only_scan(IndexOnlyScan *scan, PlanWalk *walk)
 	return &scan->scan.plan;
 }
 
-/* The index scan that returns the same as an index-only scan. */
+/* Makes an index scan that returns the same rows as an index-only scan. */
 static IndexScan *
 read_table_instead(IndexOnlyScan *scan)
 {
 	IndexScan  *instead = makeNode(IndexScan);
 	Plan	   *plan = &instead->scan.plan;
 
-	/* ordering operators need more than the node knows */
+	/* the node lacks information that ordering operators need */
 	if (scan->indexorderby != NIL)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("ttl_docs cannot filter expired documents in an index-only scan of \"%s\"",
 						get_rel_name(scan->indexid)),
-				 errhint("Another extension chose that scan. SET enable_indexonlyscan = off avoids it.")));
+				 errdetail("Another extension chose this scan."),
+				 errhint("To avoid this scan: SET enable_indexonlyscan = off.")));
 	instead->scan = scan->scan;
 	instead->scan.plan.type = T_IndexScan;
 	instead->indexid = scan->indexid;
@@ -435,7 +445,7 @@ read_table_instead(IndexOnlyScan *scan)
 	return instead;
 }
 
-/* Replaces columns of an index by what they are in the table. */
+/* Replaces references to index columns by the columns of the table. */
 static Node *
 index_columns_to_table(Node *node, void *indextlist)
 {
@@ -448,8 +458,8 @@ index_columns_to_table(Node *node, void *indextlist)
 }
 
 /*
- * A scan of another extension.  Those that only choose among the rows of scans
- * below them are fine, because those scans have the test.
+ * Visits a scan of another extension.  The scan is fine if it only selects
+ * rows of scans below it, because those scans have the test.
  */
 static void
 visit_custom_scan(CustomScan *scan, PlanWalk *walk)
@@ -467,8 +477,8 @@ visit_custom_scan(CustomScan *scan, PlanWalk *walk)
 }
 
 /*
- * Refuses a foreign or custom scan whose rows are those of a collection, unless
- * they are filtered below it.
+ * Refuses a foreign or custom scan that returns rows of a collection, unless
+ * scans below it filter these rows.
  */
 static void
 refuse_unfiltered(Index scanrelid, Bitmapset *relids, Bitmapset *filtered,
@@ -483,7 +493,7 @@ refuse_unfiltered(Index scanrelid, Bitmapset *relids, Bitmapset *filtered,
 		relids = bms_add_member(relids, scanrelid);
 	while ((relid = bms_next_member(relids, relid)) > 0)
 	{
-		/* outer joins are members too, without a range table entry of ours */
+		/* members beyond the range table are outer joins, not tables */
 		if (relid > list_length(walk->stmt->rtable))
 			break;
 		if (scanned_collection(relid, walk, &collection, &rte) &&
@@ -498,8 +508,8 @@ refuse_unfiltered(Index scanrelid, Bitmapset *relids, Bitmapset *filtered,
 }
 
 /*
- * Are the rows of a range table entry filtered by scans?  Those of a partitioned table
- * are, if its partitions are scanned.
+ * Do scans filter the rows of a range table entry?  For a partitioned table,
+ * it is enough that scans of its partitions do.
  */
 static bool
 is_filtered(Index rti, const Collection *collection, const RangeTblEntry *rte,
@@ -522,8 +532,9 @@ is_filtered(Index rti, const Collection *collection, const RangeTblEntry *rte,
 }
 
 /*
- * Without its trigger a collection would store documents that are not stamped.
- * "pg_restore -t" leaves such a table, and a restore fills one.
+ * Raises an error if a collection has no trigger, because documents would be
+ * stored without stamps.  "pg_restore -t" creates such a table; a restore may
+ * fill it.
  */
 static void
 require_triggers(ModifyTable *modify, PlanWalk *walk)
@@ -539,7 +550,7 @@ require_triggers(ModifyTable *modify, PlanWalk *walk)
 	}
 }
 
-/* ON CONFLICT DO UPDATE ... WHERE: see above. */
+/* Puts the check into the WHERE of ON CONFLICT DO UPDATE; see the header. */
 static void
 filter_upsert(ModifyTable *modify, PlanWalk *walk)
 {
@@ -557,7 +568,7 @@ filter_upsert(ModifyTable *modify, PlanWalk *walk)
 					 collection.root, target, collection.ts, collection.ttl, walk);
 }
 
-/* Makes function(_ts, _ttl, collection) the first of some quals. */
+/* Puts function(_ts, _ttl, collection) in front of the quals. */
 static List *
 add_test(List *quals, const char *function, Oid collection, Index varno,
 		 AttrNumber ts, AttrNumber ttl, PlanWalk *walk)
@@ -577,7 +588,7 @@ add_test(List *quals, const char *function, Oid collection, Index varno,
 											 false, true)),
 						InvalidOid, InvalidOid, COERCE_EXPLICIT_CALL);
 	if (quals != NIL && equal(linitial(quals), test))
-		return quals;			/* the plan has passed us before */
+		return quals;			/* this plan was filtered before */
 	item = makeNode(PlanInvalItem);
 	item->cacheId = PROCOID;
 	item->hashValue = GetSysCacheHashValue1(PROCOID, ObjectIdGetDatum(funcid));
@@ -599,9 +610,9 @@ find_test_function(const char *name)
 	if (!OidIsValid(function))
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_FUNCTION),
-				 errmsg("function %s.%s is missing", TTL_DOCS_INTERNAL, name),
-				 errdetail("Without it, expired documents cannot be hidden."),
-				 errhint("The table is a collection of the extension \"%s\", which is not in this database: use CREATE EXTENSION.",
+				 errmsg("function %s.%s does not exist", TTL_DOCS_INTERNAL, name),
+				 errdetail("ttl_docs needs this function to hide the expired documents of a collection."),
+				 errhint("If the extension is not installed in this database, run CREATE EXTENSION %s.",
 						 TTL_DOCS_EXTENSION)));
 	return function;
 }

@@ -1,30 +1,34 @@
 /*-------------------------------------------------------------------------
  *
  * visibility.c
- *		is_live(): the visibility test that every scan of a collection applies.
+ *		is_live(), the visibility test in every scan of a collection.
  *
- * plan.c puts is_live() into scans.  On its first call in a query is_live() works
- * out the bounds for the collection from settings, instant and user; after that a
- * row costs a comparison or two.  Instant and settings both belong to the snapshot
- * of the query (instant.c, collection/cache.c), so that all scans and workers of a
- * query work out the same bounds.  A foreign key check is judged at the clock, and
- * so by the settings of that moment.
+ * plan.c puts is_live() into scans.  On its first call in a query, is_live()
+ * computes the bounds for the collection from settings, instant and user.
+ * After that, each row costs one or two comparisons.  Instant and settings
+ * belong to the snapshot of the query (instant.c, collection/cache.c), so all
+ * scans and workers of a query compute the same bounds.  A foreign key check
+ * is judged at the clock, so it uses the current settings.
  *
- * Settings are kept for as long as the snapshot: with the query or, in REPEATABLE
- * READ and SERIALIZABLE, with the transaction, unless it changes settings itself.
- * Otherwise a scan that starts after this backend has processed a change could use
- * other settings than the first scan.
+ * Settings are kept for as long as the snapshot: by the query or, in
+ * REPEATABLE READ and SERIALIZABLE, by the transaction, unless the
+ * transaction changes settings itself.  Otherwise, if this backend processed
+ * a change of settings between two scans of a query, the second scan could
+ * use other settings than the first one.
  *
- * Who sees expired documents that are on disk:
- * - a superuser with ttl_docs.show_expired, in SELECT, COPY TO and INSERT ... SELECT;
- * - the table's owner or a superuser under row_security = off, in SELECT and COPY
- *   TO, so that a backup is complete (collection/backup.c);
+ * These see expired documents that are still on disk:
+ *
+ * - a superuser with ttl_docs.show_expired, in SELECT, COPY TO and INSERT ...
+ *   SELECT;
+ * - the owner of the table or a superuser with row_security = off, in SELECT
+ *   and COPY TO, so that a backup is complete (collection/backup.c);
  * - pg_repack when it copies the table (pg_repack.c);
- * - ALTER TABLE when it checks existing rows against a foreign key, for the
- *   parents (foreign_key.c);
- * - the actions of foreign keys.  Another session may be renewing an expired
- *   child, so the action has to wait for it, as for any child.  A child that is
- *   still expired when it is reached is deleted with its parent, or left as it is.
+ * - ALTER TABLE when it checks existing rows against a foreign key, but only
+ *   the expired parents (foreign_key.c);
+ * - actions of foreign keys.  Another session may be renewing an expired
+ *   child, so the action has to wait for the child, as for any other child.
+ *   If the child is still expired then, it is deleted with its parent, or
+ *   left as it is.
  *
  *-------------------------------------------------------------------------
  */
@@ -47,16 +51,16 @@ PG_FUNCTION_INFO_V1(ttl_docs_is_live);
 PG_FUNCTION_INFO_V1(ttl_docs_is_live_parent);
 PG_FUNCTION_INFO_V1(ttl_docs_require_live);
 
-/* What is_live() works out once for a query */
+/* The state that is_live() computes once for a query */
 typedef struct TestState
 {
 	Oid			collection;
 	ExpiryBounds bounds;
 	CollectionSettings settings;
-	LiveQuery  *foreign_key_check;	/* to be told until when a row lives */
+	LiveQuery  *foreign_key_check;	/* record here when the row expires */
 } TestState;
 
-/* Settings that a query, or a transaction, goes by */
+/* The settings that a query, or a transaction, uses */
 typedef struct KeptSettings
 {
 	struct KeptSettings *next;
@@ -64,17 +68,18 @@ typedef struct KeptSettings
 	CollectionSettings settings;
 } KeptSettings;
 
-static KeptSettings *kept_by_transaction = NULL;	/* in TopTransactionContext */
+/* In TopTransactionContext */
+static KeptSettings *kept_by_transaction = NULL;
 
 static inline Datum test_row(FunctionCallInfo fcinfo, bool is_parent);
 static TestState *test_state(FunctionCallInfo fcinfo, Oid collection,
 							 bool is_parent);
 static bool sees_expired(const LiveQuery *query, Oid collection,
 						 bool is_parent);
-static CollectionSettings settings_of(Oid relid);
-static CollectionSettings query_settings(LiveQuery *query, Oid relid);
-static CollectionSettings settings_at(Oid relid, Snapshot snapshot,
-									  bool use_cache);
+static CollectionSettings latest_settings(Oid relid);
+static CollectionSettings settings_for_query(LiveQuery *query, Oid relid);
+static CollectionSettings settings_for_snapshot(Oid relid, Snapshot snapshot,
+												bool use_cache);
 
 /*
  * is_live(ts timestamptz, ttl integer, collection regclass)
@@ -86,8 +91,8 @@ ttl_docs_is_live(PG_FUNCTION_ARGS)
 }
 
 /*
- * is_live_parent(ts timestamptz, ttl integer, collection regclass): the same,
- * for the parents in core's query that validates a foreign key.
+ * is_live_parent(ts timestamptz, ttl integer, collection regclass): like
+ * is_live(), for the parents in core's query that validates a foreign key.
  */
 Datum
 ttl_docs_is_live_parent(PG_FUNCTION_ARGS)
@@ -118,9 +123,9 @@ test_row(FunctionCallInfo fcinfo, bool is_parent)
 		LiveQuery  *check = state->foreign_key_check;
 		TimestampTz due = ttl_docs_expires_at(&state->settings, &stamp);
 
-		/* of several versions the last counts, of several rows each */
-		check->checked_due = check->needs_all_rows ?
-			Min(check->checked_due, due) : due;
+		/* the last version of a row counts; with PERIOD, every row counts */
+		check->parent_expires = check->needs_all_rows ?
+			Min(check->parent_expires, due) : due;
 	}
 	PG_RETURN_BOOL(true);
 }
@@ -135,7 +140,7 @@ test_state(FunctionCallInfo fcinfo, Oid collection, bool is_parent)
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 				 errmsg("collection cannot be null")));
-	/* a user may call it for one collection after another */
+	/* a user may call is_live() for several collections in turn */
 	state = fcinfo->flinfo->fn_extra;
 	if (state == NULL)
 		state = MemoryContextAlloc(fcinfo->flinfo->fn_mcxt, sizeof(TestState));
@@ -148,13 +153,13 @@ test_state(FunctionCallInfo fcinfo, Oid collection, bool is_parent)
 	}
 	else if (query != NULL && query->foreign_key_check)
 	{
-		state->settings = settings_of(collection);
+		state->settings = latest_settings(collection);
 		state->bounds = ttl_docs_bounds(&state->settings, query->instant);
 		state->foreign_key_check = query;
 	}
 	else if (query != NULL)
 	{
-		state->settings = query_settings(query, collection);
+		state->settings = settings_for_query(query, collection);
 		state->bounds = ttl_docs_bounds(&state->settings, query->instant);
 	}
 	else
@@ -167,7 +172,7 @@ test_state(FunctionCallInfo fcinfo, Oid collection, bool is_parent)
 	return state;
 }
 
-/* Is this a query that shows expired documents of the collection? */
+/* Does this query see expired documents of the collection? */
 static bool
 sees_expired(const LiveQuery *query, Oid collection, bool is_parent)
 {
@@ -175,10 +180,10 @@ sees_expired(const LiveQuery *query, Oid collection, bool is_parent)
 
 	if (query == NULL || query->stmt->hasModifyingCTE)
 		return false;
-	/* what somebody is renewing has to be waited for, and not be orphaned */
+	/* wait for a child that another session renews, and do not orphan it */
 	if (query->foreign_key_action)
 		return true;
-	/* parents on disk count, children that are expired do not */
+	/* a validation sees expired parents, but not expired children */
 	if (query->validates_foreign_key)
 		return is_parent || query->foreign_key_check;
 	if (query->foreign_key_check)
@@ -193,14 +198,15 @@ sees_expired(const LiveQuery *query, Oid collection, bool is_parent)
 }
 
 /*
- * require_live(ts timestamptz, ttl integer, collection regclass): true, or a
- * serialization failure.  plan.c puts it before the WHERE of ON CONFLICT
- * DO UPDATE, which is a write and judged at the clock.
+ * require_live(ts timestamptz, ttl integer, collection regclass): returns
+ * true or raises a serialization failure.  plan.c puts the call in front of
+ * the WHERE of ON CONFLICT DO UPDATE.  The UPDATE is a write, so it is judged
+ * at the clock.
  */
 Datum
 ttl_docs_require_live(PG_FUNCTION_ARGS)
 {
-	CollectionSettings settings = settings_of(PG_GETARG_OID(2));
+	CollectionSettings settings = latest_settings(PG_GETARG_OID(2));
 	ExpiryBounds bounds = ttl_docs_bounds(&settings, ttl_docs_clock());
 	Stamp		stamp = ttl_docs_make_stamp(PG_GETARG_DATUM(0), PG_ARGISNULL(0),
 											PG_GETARG_DATUM(1), PG_ARGISNULL(1));
@@ -216,12 +222,12 @@ ttl_docs_report_expired_upsert(void)
 	ereport(ERROR,
 			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
 			 errmsg("could not update a document that expired meanwhile"),
-			 errhint("The statement inserts it anew when it is tried again.")));
+			 errhint("Retry the transaction. The expired document is then absent, and an upsert inserts a new one.")));
 }
 
-/* The settings of a collection, or an error. */
+/* The latest settings of a collection; an error if it is not one. */
 static CollectionSettings
-settings_of(Oid relid)
+latest_settings(Oid relid)
 {
 	Collection	collection;
 
@@ -231,9 +237,9 @@ settings_of(Oid relid)
 	return collection.settings;
 }
 
-/* The settings of a collection that judge a query. */
+/* The settings by which a query judges a collection. */
 static CollectionSettings
-query_settings(LiveQuery *query, Oid relid)
+settings_for_query(LiveQuery *query, Oid relid)
 {
 	bool		of_transaction = IsolationUsesXactSnapshot() &&
 		!ttl_docs_changed_collections();
@@ -245,9 +251,10 @@ query_settings(LiveQuery *query, Oid relid)
 		if (kept->collection == relid)
 			return kept->settings;
 
-	/* ttl_docs_prepare_plan() has processed invalidations */
-	settings = settings_at(relid, query->snapshot,
-						   !query->stmt->parallelModeNeeded && !IsParallelWorker());
+	/* ttl_docs_prepare_plan() has processed invalidations already */
+	settings = settings_for_snapshot(relid, query->snapshot,
+									 !query->stmt->parallelModeNeeded &&
+									 !IsParallelWorker());
 	kept = MemoryContextAlloc(of_transaction ? TopTransactionContext :
 							  query->estate->es_query_cxt, sizeof(KeptSettings));
 	kept->next = *list;
@@ -258,20 +265,21 @@ query_settings(LiveQuery *query, Oid relid)
 }
 
 /*
- * The settings for code that is called right now, outside of a scan: those that the
- * active snapshot sees.  This backend may not yet have processed the invalidations
- * of what others have committed.
+ * The settings for code that is called now, outside of a scan: those that the
+ * active snapshot sees.  Invalidations are processed first, because this
+ * backend may not have seen the latest commits of others yet.
  */
 CollectionSettings
 ttl_docs_current_settings(Oid relid)
 {
 	AcceptInvalidationMessages();
-	return settings_at(relid, ActiveSnapshotSet() ? GetActiveSnapshot() : NULL, true);
+	return settings_for_snapshot(relid, ActiveSnapshotSet() ? GetActiveSnapshot() : NULL,
+								 true);
 }
 
-/* The settings that a snapshot sees, or an error. */
+/* The settings that a snapshot sees; an error if it sees no collection. */
 static CollectionSettings
-settings_at(Oid relid, Snapshot snapshot, bool use_cache)
+settings_for_snapshot(Oid relid, Snapshot snapshot, bool use_cache)
 {
 	CollectionSettings settings;
 	Collection	collection;
@@ -295,7 +303,7 @@ ttl_docs_report_later_collection(Oid relid)
 			 errhint("The transaction might succeed if retried.")));
 }
 
-/* The transaction ends, and its memory with it. */
+/* The transaction ends, and its memory is freed. */
 void
 ttl_docs_forget_kept_settings(void)
 {

@@ -3,20 +3,23 @@
  * adopt.c
  *		adopt(): an existing table becomes a collection.
  *
- * _ttl and _slot of the existing documents are computed from the documents.
- * Filling two new columns row by row would write the table twice.  So we add the
- * columns empty, and fill them by a change of their type, which takes a single
- * rewrite.  The trigger comes first and the label last: until then no guard and no
- * filter knows the table, and the trigger refuses to write (an event trigger that
- * fires in between could try).
+ * adopt() computes _ttl and _slot of the existing documents from the
+ * documents.  Filling the two new columns row by row would write the table
+ * twice.  So adopt() adds them empty, and then fills them with ALTER COLUMN
+ * TYPE ... USING, which rewrites the table once.
  *
- * Locks: ACCESS EXCLUSIVE on the table and its partitions until the transaction
- * ends, as the ALTER TABLE that it runs.
+ * adopt() creates the trigger first and writes the label last.  Before the
+ * label exists, ttl_docs neither filters the table nor guards it against DDL.
+ * An event trigger that fires in between could write to the table; our
+ * trigger refuses such a write.
  *
- * Rights: the table's owner or a superuser, checked before the lock is taken.  The
- * function and its DDL run as the caller.  Whatever can run code of users runs as
- * the owner of the table (core/owner.c), because a superuser adopts everybody's
- * tables.
+ * Locks: ACCESS EXCLUSIVE on the table and its partitions until the
+ * transaction ends, because adopt() runs ALTER TABLE.
+ *
+ * Rights: only the owner of the table or a superuser may call adopt().  This
+ * is checked before the lock is taken.  The function and its DDL run as the
+ * caller.  A superuser may adopt a table of any user, so steps that can run
+ * code of users run as the owner of the table (core/owner.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -109,7 +112,10 @@ ttl_docs_new_settings(bool on, int32 default_ttl, const char *indexing)
 	return settings;
 }
 
-/* Makes a table a collection; doc_column and last_modified may be NULL. */
+/*
+ * Makes a table a collection.  doc_column may be NULL if the table has only
+ * one jsonb column; last_modified may be NULL.
+ */
 void
 ttl_docs_adopt_table(Oid relid, CollectionSettings *settings,
 					 const char *doc_column, const char *last_modified)
@@ -133,21 +139,23 @@ ttl_docs_adopt_table(Oid relid, CollectionSettings *settings,
 		ereport(ERROR,
 				(errcode(ERRCODE_DUPLICATE_OBJECT),
 				 collection.root == relid ?
-				 errmsg("table \"%s\" is a collection already",
+				 errmsg("table \"%s\" is already a collection",
 						RelationGetRelationName(rel)) :
 				 errmsg("table \"%s\" is a partition of the collection \"%s\"",
 						RelationGetRelationName(rel),
 						get_rel_name(collection.root)),
-				 errhint("Change its settings with ttl_docs.set_default_ttl() and ttl_docs.set_indexing().")));
+				 errhint("To change the settings of \"%s\", call ttl_docs.set_default_ttl() or ttl_docs.set_indexing().",
+						 get_rel_name(collection.root))));
 	ttl_docs_require_adoptable(rel);
 	ttl_docs_require_last_trigger(rel);
 	if (OidIsValid(get_trigger_oid(relid, TTL_DOCS_TRIGGER, true)) &&
 		!ttl_docs_has_trigger(relid))
 		ereport(ERROR,
 				(errcode(ERRCODE_DUPLICATE_OBJECT),
-				 errmsg("table \"%s\" has a trigger \"%s\" that is not ours",
-						RelationGetRelationName(rel), TTL_DOCS_TRIGGER),
-				 errhint("Rename it: the name is kept for the trigger of the collection.")));
+				 errmsg("trigger \"%s\" of table \"%s\" is not a ttl_docs trigger",
+						TTL_DOCS_TRIGGER, RelationGetRelationName(rel)),
+				 errdetail("ttl_docs uses this name for its own trigger."),
+				 errhint("Rename the trigger with ALTER TRIGGER ... RENAME TO.")));
 	choose_doc_column(rel, doc_column, &settings->doc_column);
 	present.ts = ttl_docs_find_system_column(rel, TTL_DOCS_TS_COLUMN, TIMESTAMPTZOID);
 	present.ttl = ttl_docs_find_system_column(rel, TTL_DOCS_TTL_COLUMN, INT4OID);
@@ -181,8 +189,9 @@ ttl_docs_adopt_table(Oid relid, CollectionSettings *settings,
 }
 
 /*
- * Gives a collection back what a restore has left behind: "pg_restore -t" brings
- * the label, whose settings and floors stay, but no trigger and no index.
+ * Creates the pieces that a restore did not bring: "pg_restore -t" restores
+ * the label, but neither the trigger nor the purge index.  The label stays as
+ * it is, with its settings and floors.
  */
 static void
 complete_collection(Oid relid, const CollectionSettings *settings)
@@ -193,8 +202,9 @@ complete_collection(Oid relid, const CollectionSettings *settings)
 }
 
 /*
- * Makes _ttl and _slot right where they were there before, in all partitions,
- * which have column numbers of their own.
+ * Recomputes _ttl and _slot of the rows of a table and its partitions, for a
+ * table that had these columns before.  Each partition has its own column
+ * numbers.
  */
 static void
 recompute_tree(Oid relid, const CollectionSettings *settings)
@@ -241,7 +251,7 @@ choose_doc_column(Relation rel, const char *doc_column, NameData *name)
 					(errcode(ERRCODE_AMBIGUOUS_COLUMN),
 					 errmsg("table \"%s\" has more than one jsonb column",
 							RelationGetRelationName(rel)),
-					 errhint("Name the one that holds the documents with doc_column, for example \"%s\".",
+					 errhint("Pass the name of the column that holds the documents as doc_column, for example \"%s\".",
 							 NameStr(chosen->attname))));
 		chosen = att;
 	}
@@ -256,19 +266,22 @@ choose_doc_column(Relation rel, const char *doc_column, NameData *name)
 				(errcode(ERRCODE_UNDEFINED_COLUMN),
 				 errmsg("table \"%s\" has no jsonb column",
 						RelationGetRelationName(rel)),
-				 errhint("A collection keeps its documents in a column of type jsonb; for one of another type, ALTER TABLE ... ALTER COLUMN ... TYPE jsonb.")));
+				 errhint("A collection keeps its documents in a column of type jsonb. To convert a column, use ALTER TABLE ... ALTER COLUMN ... TYPE jsonb.")));
 	if (chosen->atttypid != JSONBOID || chosen->attgenerated)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATATYPE_MISMATCH),
 				 errmsg("column \"%s\" of table \"%s\" cannot hold documents",
 						NameStr(chosen->attname), RelationGetRelationName(rel)),
-				 errdetail("It is of type %s%s.", format_type_be(chosen->atttypid),
-						   chosen->attgenerated ? " and generated" : ""),
-				 errhint("A collection keeps its documents in a plain column of type jsonb; for one of another type, ALTER TABLE ... ALTER COLUMN ... TYPE jsonb.")));
+				 chosen->attgenerated ?
+				 errdetail("The column is a generated column of type %s.",
+						   format_type_be(chosen->atttypid)) :
+				 errdetail("The column is of type %s.",
+						   format_type_be(chosen->atttypid)),
+				 errhint("A collection keeps its documents in a plain column of type jsonb. To convert a column, use ALTER TABLE ... ALTER COLUMN ... TYPE jsonb.")));
 	namestrcpy(name, NameStr(chosen->attname));
 }
 
-/* SQL for the first _ts of the documents that are there. */
+/* Returns an SQL expression for the first _ts of each existing document. */
 static char *
 first_stamp_expression(Relation rel, const char *last_modified, bool has_ts)
 {
@@ -283,9 +296,10 @@ first_stamp_expression(Relation rel, const char *last_modified, bool has_ts)
 	if (has_ts)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("last_modified cannot be used for table \"%s\", which has a column \"%s\" already",
+				 errmsg("cannot use last_modified for table \"%s\" because it already has a column \"%s\"",
 						RelationGetRelationName(rel), TTL_DOCS_TS_COLUMN),
-				 errhint("Leave last_modified out to take these stamps over, or drop the column first.")));
+				 errhint("To keep the values of \"%s\", leave last_modified out. To use last_modified, drop \"%s\" first.",
+						 TTL_DOCS_TS_COLUMN, TTL_DOCS_TS_COLUMN)));
 	attno = get_attnum(RelationGetRelid(rel), last_modified);
 	if (attno <= 0)
 		ereport(ERROR,
@@ -299,15 +313,16 @@ first_stamp_expression(Relation rel, const char *last_modified, bool has_ts)
 				 errmsg("column \"%s\" of table \"%s\" is of type %s",
 						last_modified, RelationGetRelationName(rel),
 						format_type_be(type)),
-				 errhint("last_modified names a column of type timestamp with or without time zone.")));
+				 errhint("Pass the name of a column of type timestamp with or without time zone as last_modified.")));
 	return psprintf("%s.first_ts(%s, " INT64_FORMAT ")", TTL_DOCS_INTERNAL,
 					quote_identifier(last_modified), (int64) ttl_docs_clock());
 }
 
 /*
- * Adds the system columns that are missing, and fills them in one rewrite of the
- * table: a change of type computes values from other columns of a row.  A stamp
- * that is the same for all rows is a default and needs none.
+ * Adds the missing system columns and fills them in one rewrite of the table:
+ * ALTER COLUMN TYPE ... USING can compute a value from other columns of the
+ * row.  If stamp_is_computed is false, all rows get the same _ts, as a
+ * default of the new column; a default needs no rewrite.
  */
 static void
 add_system_columns(Oid relid, const CollectionSettings *settings,
@@ -323,7 +338,7 @@ add_system_columns(Oid relid, const CollectionSettings *settings,
 	initStringInfo(&fill);
 	if (!present.ts && stamp_is_computed)
 	{
-		/* with some value until it is filled, to be NOT NULL from the start */
+		/* a placeholder, so that the column can be NOT NULL from the start */
 		appendStringInfo(&add, ", ADD COLUMN %s pg_catalog.timestamptz NOT NULL DEFAULT pg_catalog.to_timestamp(0)",
 						 TTL_DOCS_TS_COLUMN);
 		appendStringInfo(&fill, ", ALTER COLUMN %s TYPE pg_catalog.timestamptz USING %s",
@@ -363,10 +378,15 @@ add_system_columns(Oid relid, const CollectionSettings *settings,
 }
 
 /*
- * Forbids that a document has no stamp, where the column was there before.  To
- * spare itself a scan, core computes what is constant in the table's CHECK
- * constraints, so it must not be left to a caller with more rights than the owner.
- * Does not run ALTER TABLE as SQL, because the owner may lack USAGE on the schema.
+ * Makes an existing column _ts NOT NULL, as the owner of the table.
+ *
+ * To avoid a scan, core checks whether CHECK constraints already exclude
+ * nulls.  That evaluates the constant parts of the constraints, so it can run
+ * functions that the owner chose.  These must not run as a caller with more
+ * rights than the owner.
+ *
+ * We do not run ALTER TABLE as SQL, because the owner may lack USAGE on the
+ * schema.
  */
 static void
 set_not_null_as_owner(Oid relid)
@@ -383,7 +403,7 @@ set_not_null_as_owner(Oid relid)
 
 	ttl_docs_become_owner(rel, &before);
 	table_close(rel, NoLock);
-	/* core wants this if the command that calls us has event triggers */
+	/* core requires these calls if the command fires event triggers */
 	EventTriggerAlterTableStart((Node *) stmt);
 	AlterTableInternal(relid, stmt->cmds, true);
 	EventTriggerAlterTableEnd();
@@ -392,8 +412,10 @@ set_not_null_as_owner(Oid relid)
 }
 
 /*
- * first_ts(last_modified timestamptz, adopted bigint): the stamp of a document
- * that is there when its table is adopted, at that microsecond.
+ * first_ts(last_modified timestamptz, adopted bigint): the first _ts of a
+ * document that existed when its table was adopted.  "adopted" is the time of
+ * the adoption in microseconds; it is the result if last_modified is null or
+ * not finite.
  */
 Datum
 ttl_docs_first_ts_tz(PG_FUNCTION_ARGS)
@@ -404,8 +426,8 @@ ttl_docs_first_ts_tz(PG_FUNCTION_ARGS)
 }
 
 /*
- * The same for a timestamp without time zone, which is read in the time zone
- * of the session that adopts.
+ * first_ts(last_modified timestamp, adopted bigint): the same for a timestamp
+ * without time zone, in the time zone of the session that calls adopt().
  */
 Datum
 ttl_docs_first_ts(PG_FUNCTION_ARGS)

@@ -1,20 +1,22 @@
 /*-------------------------------------------------------------------------
  *
  * adopt_notices.c
- *		Warns the caller of adopt() about what may surprise the owner of the
- *		table.
+ *		Warns the caller of adopt() about effects that may be unexpected.
  *
- * adopt() looks at a table that was not made for ttl_docs.  Three things may then
- * happen that nobody expects, and each has a NOTICE:
- * - documents have a "ttl" property, which may mean something else (a DNS record
- *   has one), or which does nothing, because TTL is off;
- * - a child of a foreign key keeps an expired document from being deleted;
- * - documents are in the only jsonb column, but the table has json columns, too.
- * Documents that have expired already, by the stamps that they brought, are only
- * counted here: grace.c tells of them, and holds the purge.
+ * The table that adopt() gets was not made for ttl_docs.  There is a NOTICE
+ * for each of these cases:
+ * - Documents have a "ttl" property.  It may mean something else (a DNS
+ *   record has a ttl), or it has no effect because TTL is off.
+ * - A foreign key of another table prevents the purge of expired documents.
+ * - adopt() chose the only jsonb column, but the table has json columns too.
  *
- * The table is locked, has its system columns, and is not a collection yet, so
- * queries see all of its rows.  They run as the owner of the table (core/owner.c).
+ * Some documents may already be expired, according to the _ts that they
+ * brought.  This file only counts them.  grace.c reports them and holds the
+ * purge.
+ *
+ * When these functions run, the table is locked and has its system columns,
+ * but is not a collection yet.  So the queries here see all rows.  They run
+ * as the owner of the table (core/owner.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -37,21 +39,21 @@
 
 #include "collection/collection_internal.h"
 
-/* Foreign keys and columns that one NOTICE lists */
+/* Maximum number of foreign keys or columns that one NOTICE lists */
 #define MAX_LISTED	10
 
 /* The documents of a table that is being adopted */
 typedef struct AdoptedDocuments
 {
-	int64		expired;		/* under the new settings */
-	int64		with_ttl;		/* have a ttl of their own */
-	char	   *example;		/* one with a ttl, cut where it is long, and */
-	int			example_ttl;	/* its ttl */
+	int64		expired;		/* how many are expired under the new settings */
+	int64		with_ttl;		/* how many have their own ttl */
+	char	   *example;		/* an excerpt of a document with its own ttl */
+	int			example_ttl;	/* the ttl of the example */
 } AdoptedDocuments;
 
-static AdoptedDocuments look_at_documents(Relation rel,
-										  const CollectionSettings *settings,
-										  bool has_old_stamps);
+static AdoptedDocuments count_documents(Relation rel,
+										const CollectionSettings *settings,
+										bool has_old_stamps);
 static void find_example(Relation rel, const CollectionSettings *settings,
 						 AdoptedDocuments *documents);
 static void warn_of_own_ttl(Relation rel, const AdoptedDocuments *documents);
@@ -61,16 +63,17 @@ static List *add_blocking_constraints(List *constraints, Oid relid);
 static int	describe_foreign_key(Oid constraint, int nlisted, StringInfo text);
 
 /*
- * Warns about documents and foreign keys of a table that is being adopted.  Returns
- * how many documents have expired under the new settings.  Where all documents were
- * stamped a moment ago (has_old_stamps is false), none has.
+ * Warns about documents and foreign keys of a table that is being adopted.
+ * Returns the number of documents that are expired under the new settings.
+ * has_old_stamps is false if adopt() has just stamped all documents; then
+ * none is expired.
  */
 int64
 ttl_docs_warn_on_adopt(Oid relid, const CollectionSettings *settings,
 					   bool has_old_stamps)
 {
 	Relation	rel = table_open(relid, NoLock);
-	AdoptedDocuments documents = look_at_documents(rel, settings, has_old_stamps);
+	AdoptedDocuments documents = count_documents(rel, settings, has_old_stamps);
 
 	if (settings->on)
 	{
@@ -84,8 +87,9 @@ ttl_docs_warn_on_adopt(Oid relid, const CollectionSettings *settings,
 }
 
 /*
- * Names the document column that adopt() has chosen, if the documents could as well
- * be in a column that it did not consider: one of type json, or of a domain.
+ * Reports which document column adopt() chose, if the table has other columns
+ * that could hold the documents: columns of type json, or of a domain over
+ * json or jsonb.  adopt() does not consider these.
  */
 void
 ttl_docs_warn_of_chosen_column(Oid relid, const char *doc_column)
@@ -119,10 +123,10 @@ ttl_docs_warn_of_chosen_column(Oid relid, const char *doc_column)
 	table_close(rel, NoLock);
 }
 
-/* Counts documents in one scan of the table. */
+/* Counts documents in one scan of the table, and finds an example. */
 static AdoptedDocuments
-look_at_documents(Relation rel, const CollectionSettings *settings,
-				  bool has_old_stamps)
+count_documents(Relation rel, const CollectionSettings *settings,
+				bool has_old_stamps)
 {
 	AdoptedDocuments documents = {0};
 	const char *is_expired = "false";
@@ -150,7 +154,7 @@ look_at_documents(Relation rel, const CollectionSettings *settings,
 	return documents;
 }
 
-/* Finds a document that has a ttl. */
+/* Finds a document that has its own ttl. */
 static void
 find_example(Relation rel, const CollectionSettings *settings,
 			 AdoptedDocuments *documents)
@@ -189,7 +193,7 @@ warn_of_own_ttl(Relation rel, const AdoptedDocuments *documents)
 						   RelationGetRelationName(rel)),
 			 errdetail("For example, the ttl is %d in %s.", documents->example_ttl,
 					   documents->example),
-			 errhint("SELECT * FROM %s WHERE %s IS NOT NULL shows those that have not expired; the owner sees all of them after SET row_security = off. If the property means something else in these documents, rename it before you adopt the table.",
+			 errhint("To see the live ones: SELECT * FROM %s WHERE %s IS NOT NULL. The owner also sees the expired ones after SET row_security = off. If the property means something else in these documents, rename it before you adopt the table.",
 					 ttl_docs_quoted_name(RelationGetRelid(rel)),
 					 TTL_DOCS_TTL_COLUMN)));
 }
@@ -203,8 +207,8 @@ warn_of_ignored_ttl(Relation rel, const AdoptedDocuments *documents)
 		return;
 	literal = ttl_docs_quoted_literal(RelationGetRelid(rel));
 	ereport(NOTICE,
-			(errmsg_plural("%lld document of \"%s\" has a \"ttl\", which is ignored: TTL is off",
-						   "%lld documents of \"%s\" have a \"ttl\", which is ignored: TTL is off",
+			(errmsg_plural("%lld document of \"%s\" has a \"ttl\" property, which is ignored because TTL is off",
+						   "%lld documents of \"%s\" have a \"ttl\" property, which is ignored because TTL is off",
 						   (unsigned long) documents->with_ttl,
 						   (long long) documents->with_ttl,
 						   RelationGetRelationName(rel)),
@@ -213,8 +217,9 @@ warn_of_ignored_ttl(Relation rel, const AdoptedDocuments *documents)
 }
 
 /*
- * Warns about foreign keys that refer to the table and do not let a referenced row
- * be deleted: with them, an expired document stays, and so does its key.
+ * Warns about foreign keys that forbid the delete of a referenced row.
+ * Because of such a foreign key, a referenced document stays on disk after it
+ * expires and keeps its key.
  */
 static void
 warn_of_blocking_foreign_keys(Relation rel)
@@ -245,7 +250,10 @@ warn_of_blocking_foreign_keys(Relation rel)
 			 errhint("While a row references an expired document, the purge cannot delete the document, and an INSERT with the same key can fail. Use ON DELETE CASCADE or SET NULL, or delete the referencing rows.")));
 }
 
-/* Adds the constraints by which core refuses to delete referenced rows of a table. */
+/*
+ * Adds the foreign key constraints for which core refuses to delete a
+ * referenced row of the table.
+ */
 static List *
 add_blocking_constraints(List *constraints, Oid relid)
 {
@@ -266,9 +274,9 @@ add_blocking_constraints(List *constraints, Oid relid)
 }
 
 /*
- * Adds a line about a foreign key, unless there are too many already.  Returns the
- * number of foreign keys that this is: none, if core has made the constraint for a
- * partition, as part of another.
+ * Adds a line about a foreign key, unless the text already lists MAX_LISTED
+ * of them.  Returns how many foreign keys the constraint counts as: 1, or 0
+ * if core created it for a partition as part of another constraint.
  */
 static int
 describe_foreign_key(Oid constraint, int nlisted, StringInfo text)

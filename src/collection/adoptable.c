@@ -3,7 +3,7 @@
  * adoptable.c
  *		Which tables can be collections.
  *
- * Called by adopt(), by SECURITY LABEL, and for partitions that are attached.
+ * adopt(), SECURITY LABEL and ATTACH PARTITION call these checks.
  *
  *-------------------------------------------------------------------------
  */
@@ -23,11 +23,11 @@
 #include "collection/collection_internal.h"
 
 static void require_no_inheritance(Relation rel);
-static void require_fit_partitions(Relation rel);
+static void require_suitable_partitions(Relation rel);
 
 /*
- * Raises an error unless the table is of a kind that can be a collection.
- * Nothing is said about its columns.
+ * Raises an error unless this kind of table can be a collection.  Does not
+ * check the columns, except those of a partition key.
  */
 void
 ttl_docs_require_adoptable(Relation rel)
@@ -54,10 +54,13 @@ ttl_docs_require_adoptable(Relation rel)
 				 errhint("Use a plain or an unlogged table.")));
 	ttl_docs_refuse_citus_table(rel);
 	require_no_inheritance(rel);
-	require_fit_partitions(rel);
+	require_suitable_partitions(rel);
 }
 
-/* Triggers and purge index would not reach plain inheritance children. */
+/*
+ * Raises an error if the table is a partition or takes part in inheritance.
+ * Inheritance children do not inherit the trigger and the purge index.
+ */
 static void
 require_no_inheritance(Relation rel)
 {
@@ -84,9 +87,12 @@ require_no_inheritance(Relation rel)
 				 errhint("Use a partitioned table instead of inheritance.")));
 }
 
-/* A foreign server would not filter, nor stamp. */
+/*
+ * Raises an error if a partition cannot be part of a collection.  A foreign
+ * table cannot: its server would neither filter nor stamp documents.
+ */
 static void
-require_fit_partitions(Relation rel)
+require_suitable_partitions(Relation rel)
 {
 	List	   *tables;
 	ListCell   *lc;
@@ -104,17 +110,20 @@ require_fit_partitions(Relation rel)
 					 errmsg("\"%s\" cannot be a collection: its partition \"%s\" is a foreign table",
 							RelationGetRelationName(rel),
 							RelationGetRelationName(part)),
-					 errhint("Detach the foreign partition first.")));
+					 errhint("Detach the foreign table first with ALTER TABLE ... DETACH PARTITION.")));
 		ttl_docs_refuse_citus_table(part);
-		ttl_docs_require_free_partition_key(part);
+		ttl_docs_refuse_system_column_in_key(part);
 		table_close(part, NoLock);
 	}
 	list_free(tables);
 }
 
-/* A stamp that changes with every write cannot say where a row belongs. */
+/*
+ * Raises an error if the partition key uses a system column.  System columns
+ * change with every write, so they cannot decide where a row belongs.
+ */
 void
-ttl_docs_require_free_partition_key(Relation rel)
+ttl_docs_refuse_system_column_in_key(Relation rel)
 {
 	static const char *const names[] = {
 		TTL_DOCS_TS_COLUMN, TTL_DOCS_TTL_COLUMN, TTL_DOCS_SLOT_COLUMN
@@ -135,13 +144,15 @@ ttl_docs_require_free_partition_key(Relation rel)
 					(errcode(ERRCODE_WRONG_OBJECT_TYPE),
 					 errmsg("the system column \"%s\" of a collection cannot be part of the partition key of \"%s\"",
 							names[i], RelationGetRelationName(rel)),
-					 errhint("It changes with every write. Partition by a column of your own.")));
+					 errdetail("System columns change with every write."),
+					 errhint("Partition the table by another column.")));
 	}
 }
 
 /*
- * The number of a system column, InvalidAttrNumber if the table has none of
- * that name.  One of another type is in the way.
+ * Returns the number of a system column, or InvalidAttrNumber if the table
+ * has no column of that name.  Raises an error if the column has another
+ * type, or is generated or an identity column.
  */
 AttrNumber
 ttl_docs_find_system_column(Relation rel, const char *name, Oid type)
@@ -156,13 +167,16 @@ ttl_docs_find_system_column(Relation rel, const char *name, Oid type)
 	if (att->atttypid != type || att->attgenerated || att->attidentity)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATATYPE_MISMATCH),
-				 errmsg("column \"%s\" of table \"%s\" is in the way of the system column of that name",
+				 errmsg("column \"%s\" of table \"%s\" conflicts with a ttl_docs system column",
 						name, RelationGetRelationName(rel)),
-				 errdetail("It is of type %s%s, the system column is a plain column of type %s.",
-						   format_type_be(att->atttypid),
-						   att->attgenerated ? " and generated" :
-						   att->attidentity ? " and an identity" : "",
-						   format_type_be(type)),
-				 errhint("Rename the column.")));
+				 att->attgenerated ?
+				 errdetail("The column is a generated column of type %s, but the system column is a plain column of type %s.",
+						   format_type_be(att->atttypid), format_type_be(type)) :
+				 att->attidentity ?
+				 errdetail("The column is an identity column of type %s, but the system column is a plain column of type %s.",
+						   format_type_be(att->atttypid), format_type_be(type)) :
+				 errdetail("The column is of type %s, but the system column is of type %s.",
+						   format_type_be(att->atttypid), format_type_be(type)),
+				 errhint("Rename the column with ALTER TABLE ... RENAME COLUMN.")));
 	return attno;
 }

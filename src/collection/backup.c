@@ -3,10 +3,11 @@
  * backup.c
  *		Recognises a session that makes or restores a backup.
  *
- * pg_dump and pg_restore set row_security = off.  Under that setting the owner of a
- * table, or a superuser, reads expired documents, writes stamps, and drops pieces
- * of a collection before its table.  In a SECURITY DEFINER function this does not
- * count, because its caller may have set it.
+ * pg_dump and pg_restore set row_security = off.  With this setting, the
+ * owner of a table or a superuser may read expired documents, write system
+ * columns, and drop pieces of a collection before its table.  The setting has
+ * no such effect in a SECURITY DEFINER function, because the caller of the
+ * function may have set it.
  *
  *-------------------------------------------------------------------------
  */
@@ -18,10 +19,7 @@
 
 #include "collection/collection_internal.h"
 
-/*
- * Does the session act as a backup or a restore of that table: its owner or a
- * superuser, under row_security = off?
- */
+/* Is the current user the owner or a superuser, with row_security = off? */
 bool
 ttl_docs_acts_for_backup(Oid relid)
 {

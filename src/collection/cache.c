@@ -1,37 +1,44 @@
 /*-------------------------------------------------------------------------
  *
  * cache.c
- *		Which tables are collections, for this backend.
+ *		Caches which tables are collections, in each backend.
  *
- * Every plan and every written row asks whether a table is a collection, so
- * the answer, also "no", is kept in a hash by table.  A partition answers with
- * the settings of its root and with its own column numbers.
+ * Every plan and every written row asks whether a table is a collection.  A
+ * hash table keeps the answer for each table, including the answer "no".  The
+ * entry of a partition has the settings of its root and the partition's own
+ * column numbers.
  *
- * Relation cache invalidation is what keeps it right: writing a label, DDL on
- * the table, attaching and detaching send one for the table, and core replays
- * it on abort, so a rolled-back change leaves no trace.  The answer for a
- * partition depends on its ancestors too; an ancestor that is invalidated
- * takes the answers of all partitions with it.  (Ancestors are in the hash
- * whenever one of their partitions is, because the lookup goes through them.)
+ * Invalidation.  An invalidation of the relation cache removes the entry of a
+ * table.  Writing a label, DDL on the table, ATTACH and DETACH PARTITION all
+ * send such an invalidation.  Core sends it again on abort, so a change that
+ * was rolled back leaves no entry behind.  The entry of a partition also
+ * depends on its ancestors.  So the invalidation of a partitioned table
+ * removes the entries of all partitions.  An ancestor always has an entry if
+ * one of its partitions has one, because the lookup of a partition looks up
+ * its ancestors.
  *
- * A partition that is being detached concurrently is still a partition here
- * until the command is through: in between it must not show what has expired.
+ * While DETACH PARTITION CONCURRENTLY runs, the table still counts as a
+ * partition.  Otherwise its expired documents would be visible until the
+ * command ends.
  *
- * Settings as of a snapshot.  The settings that judge a query belong to its
- * snapshot, as its instant does: a change of settings that the snapshot does not
- * see must not hide a document that was live then, and all scans and all workers of
- * a query must agree.  The cache has the latest settings, and knows which
- * transaction wrote them.  If the snapshot sees that transaction, the cached
- * settings are the right ones; if not, the label is read with the snapshot.  A
- * commit is visible a moment before its invalidations are sent; until then the
- * cache has the older settings.  So a query keeps the settings that it got first
- * (access/visibility.c), and the processes of a parallel query do not use the cache.
+ * Settings and snapshots.  A query uses the settings that its snapshot sees.
+ * Otherwise a later change of settings could hide a document that was live
+ * for the snapshot, and the scans and workers of a query could disagree.  The
+ * cache has the latest settings, and the transaction that wrote them.  If the
+ * snapshot sees that transaction, it sees the cached settings.  If not, we
+ * read the label with the snapshot.
  *
- * Other tables.  Every query looks up each table that it reads, and most tables
- * are not collections.  A small array of tables that are known not to be
+ * A commit becomes visible a moment before its invalidations are sent.  In
+ * between, the cache has the older settings.  So a query keeps the settings
+ * that it read first (access/visibility.c), and the processes of a parallel
+ * query do not use the cache.
+ *
+ * Plain tables.  Every query looks up each table that it reads, and most
+ * tables are not collections.  A small array of tables that are not
  * collections answers most of these lookups in a few instructions.
  *
- * Callers get a copy: entries come and go while they work.
+ * Callers get a copy of an entry, because an invalidation can remove the
+ * entry at any time.
  *
  *-------------------------------------------------------------------------
  */
@@ -59,31 +66,32 @@ typedef struct CacheEntry
 {
 	Oid			relid;			/* hash key, must be first */
 	bool		is_collection;
-	bool		has_own_label;	/* and that label is in effect */
+	bool		has_own_label;	/* is the label of this table in effect? */
 	bool		is_partition;
 	bool		has_partitions;
 	Collection	collection;
-	TransactionId label_writer; /* who wrote the label, if it is its own */
-	Oid			parent;			/* of a partition, and who attached it */
-	TransactionId link_writer;
+	TransactionId label_writer; /* wrote the label, if has_own_label */
+	Oid			parent;			/* of a partition */
+	TransactionId link_writer;	/* attached the partition to its parent */
 } CacheEntry;
 
-/* Tables known not to be collections, each at the place that its OID gives */
+/* Tables that are not collections; the array index follows from the OID */
 #define PLAIN_TABLES	64
 
 static Oid	plain_tables[PLAIN_TABLES];
 static HTAB *cache = NULL;
-static CacheEntry *last_found = NULL;	/* planning asks for a table several times */
-static uint64 invalidations = 0;
+static CacheEntry *last_found = NULL;	/* the planner asks for the same table
+										 * several times */
+static uint64 invalidations = 0;	/* how many this backend has received */
 
-static inline Oid *plain_table(Oid relid);
+static inline Oid *plain_table_cell(Oid relid);
 static CacheEntry *lookup(Oid relid);
 static bool load(Oid relid, CacheEntry *entry);
 static void find_parent(CacheEntry *entry);
 static bool snapshot_sees_column(Snapshot snapshot, Oid relid, AttrNumber attno);
 static bool is_mvcc(Snapshot snapshot);
 static bool snapshot_sees_table(Snapshot snapshot, Oid relid);
-static void forget_where(bool only_partitions);
+static void forget_entries(bool only_partitions);
 
 void
 ttl_docs_cache_init(void)
@@ -98,15 +106,16 @@ ttl_docs_cache_init(void)
 }
 
 /*
- * Is that table a collection, or a partition of one?  The caller should hold a
- * lock on it, else the answer may be old by the time it is used.
+ * Is the table a collection, or a partition of one?  The caller should hold a
+ * lock on the table.  Otherwise the answer can become outdated before the
+ * caller uses it.
  */
 bool
 ttl_docs_lookup_collection(Oid relid, Collection *collection)
 {
 	CacheEntry *entry;
 
-	if (*plain_table(relid) == relid)
+	if (*plain_table_cell(relid) == relid)
 		return false;
 	entry = lookup(relid);
 	if (entry == NULL || !entry->is_collection)
@@ -116,8 +125,9 @@ ttl_docs_lookup_collection(Oid relid, Collection *collection)
 }
 
 /*
- * Is the table's own label in effect?  That of a partition of a collection is
- * not: it is a copy (label.c).
+ * Does the table have a label that is in effect?  The label of a partition is
+ * not in effect if its parent belongs to a collection: it is only a copy
+ * (label.c).
  */
 bool
 ttl_docs_has_own_label(Oid relid)
@@ -128,11 +138,11 @@ ttl_docs_has_own_label(Oid relid)
 }
 
 /*
- * Gets the settings of a collection as a snapshot sees them; root is the table that
- * has the label.  If the snapshot does not see the table at all, these are the
- * latest settings.  Returns false if the snapshot sees the table, but not as a
- * collection: it became one later.  Several processes with the same snapshot get
- * the same answer if they do not use the cache.
+ * Reads the settings of a collection as a snapshot sees them.  root is the
+ * table that has the label.  If the snapshot does not see the table at all,
+ * returns the latest settings.  Returns false if the snapshot sees a plain
+ * table that became a collection later.  With use_cache = false, all
+ * processes that use the same snapshot get the same answer.
  */
 bool
 ttl_docs_settings_at(Oid root, Snapshot snapshot, bool use_cache,
@@ -148,20 +158,25 @@ ttl_docs_settings_at(Oid root, Snapshot snapshot, bool use_cache,
 	*settings = entry->collection.settings;
 	if (!is_mvcc(snapshot))
 		return true;
-	/* of what we have written ourselves, an older query may not see all */
+
+	/*
+	 * If this transaction wrote the label, XidInMVCCSnapshot() does not tell
+	 * whether the query sees it: the query may have begun before the write.
+	 */
 	is_own = TransactionIdIsCurrentTransactionId(entry->label_writer);
 	if (use_cache && !is_own && !XidInMVCCSnapshot(entry->label_writer, snapshot))
 		return true;
 	ts = entry->collection.ts;
 	if (ttl_docs_read_label_at(root, snapshot, settings, &writer))
 		return is_own || snapshot_sees_column(snapshot, root, ts);
-	/* of a table that it does not see, it sees no rows either */
+	/* if the snapshot does not see the table, it sees no rows of it either */
 	return is_own || !snapshot_sees_table(snapshot, root);
 }
 
 /*
- * Does a snapshot see that column?  A collection that was released and adopted again
- * has new system columns, and may have been rewritten for them.
+ * Does a snapshot see the column?  If a collection was released and adopted
+ * again after the snapshot, its system columns are new, and the table may
+ * have been rewritten to add them.
  */
 static bool
 snapshot_sees_column(Snapshot snapshot, Oid relid, AttrNumber attno)
@@ -187,9 +202,10 @@ snapshot_sees_column(Snapshot snapshot, Oid relid, AttrNumber attno)
 }
 
 /*
- * False if a snapshot sees a table, but not as the part of a collection that it is
- * now: the table was adopted or attached since.  A table that was detached since had
- * a copy of the label of its root, which the snapshot sees (label.c).
+ * Returns false if a snapshot sees the table, but not as a part of its
+ * current collection, because the table was adopted or attached after the
+ * snapshot.  A table that was detached after the snapshot had a copy of the
+ * label of its root before, and the snapshot sees that copy (label.c).
  */
 bool
 ttl_docs_is_seen_by(Oid relid, Snapshot snapshot)
@@ -233,14 +249,14 @@ snapshot_sees_table(Snapshot snapshot, Oid relid)
 }
 
 static inline Oid *
-plain_table(Oid relid)
+plain_table_cell(Oid relid)
 {
 	return &plain_tables[relid % PLAIN_TABLES];
 }
 
 /*
- * The entry for a table, loaded if need be; NULL if the table does not exist.
- * It is good until the next catalog access.
+ * Returns the entry of a table, and loads it if necessary; NULL if the table
+ * does not exist.  The entry is valid until the next catalog access.
  */
 static CacheEntry *
 lookup(Oid relid)
@@ -250,7 +266,7 @@ lookup(Oid relid)
 	CacheEntry *entry;
 	uint64		before;
 
-	/* system catalogs are never collections, and may be hard to read now */
+	/* system catalogs are never collections, and may not be readable now */
 	if (relid < FirstNormalObjectId)
 		return NULL;
 
@@ -261,15 +277,15 @@ lookup(Oid relid)
 	{
 		last_found = entry;
 		if (!entry->is_collection)
-			*plain_table(relid) = relid;
+			*plain_table_cell(relid) = relid;
 		return entry;
 	}
 
 	/*
-	 * Reading catalogs can bring an invalidation, which may or may not be for
-	 * what has just been read.  The answer is as good as the caller's lock
-	 * makes it, but it must not stay.  (No second try: with
-	 * debug_discard_caches every try would end so.)
+	 * Reading the catalogs can process an invalidation, which may or may not
+	 * be for this table.  Then we return the answer, which is reliable if the
+	 * caller has locked the table, but do not cache it.  We do not read
+	 * again: with debug_discard_caches, every attempt would end this way.
 	 */
 	before = invalidations;
 	if (!load(relid, &loaded))
@@ -306,7 +322,7 @@ load(Oid relid, CacheEntry *entry)
 	if (!may_be)
 		return true;
 
-	/* the label of a partition is a copy, and its root's counts */
+	/* a partition only has a copy; the label of its root is in effect */
 	if (entry->is_partition)
 	{
 		Collection	parent;
@@ -343,10 +359,10 @@ ttl_docs_find_columns(Oid relid, Collection *collection)
 }
 
 /*
- * Sets the table that a partition belongs to, also while it is being detached;
- * InvalidOid if there is none.  Core's function raises an error for a
- * partition whose link is gone already, which is what a detach looks like from
- * inside.
+ * Sets the parent of a partition, also while the partition is being detached;
+ * InvalidOid if there is none.  We do not use core's get_partition_parent().
+ * In the middle of a DETACH, the link to the parent is gone already, and
+ * core's function raises an error.
  */
 static void
 find_parent(CacheEntry *entry)
@@ -364,7 +380,7 @@ find_parent(CacheEntry *entry)
 	if (HeapTupleIsValid(tuple))
 	{
 		entry->parent = ((Form_pg_inherits) GETSTRUCT(tuple))->inhparent;
-		/* a DETACH CONCURRENTLY that is under way has written the row anew */
+		/* DETACH CONCURRENTLY updated the row, so ignore its xmin */
 		entry->link_writer = ((Form_pg_inherits) GETSTRUCT(tuple))->inhdetachpending ?
 			FrozenTransactionId : HeapTupleHeaderGetXmin(tuple->t_data);
 	}
@@ -373,8 +389,9 @@ find_parent(CacheEntry *entry)
 }
 
 /*
- * Invalidates the table and its partitions in every relation cache, and forgets
- * them here at once, before the invalidation arrives.
+ * Invalidates the table and its partitions in the relation cache of every
+ * backend.  Removes their entries from the cache of this backend at once,
+ * before the invalidation arrives.
  */
 void
 ttl_docs_invalidate_tree(Oid relid)
@@ -391,7 +408,10 @@ ttl_docs_invalidate_tree(Oid relid)
 	list_free(tables);
 }
 
-/* A relation was invalidated; InvalidOid stands for all. */
+/*
+ * Called when the relation cache entry of a table was invalidated; InvalidOid
+ * stands for all tables.
+ */
 void
 ttl_docs_forget_table_settings(Oid relid)
 {
@@ -401,21 +421,22 @@ ttl_docs_forget_table_settings(Oid relid)
 	last_found = NULL;
 	if (!OidIsValid(relid))
 	{
-		forget_where(false);
+		forget_entries(false);
 		return;
 	}
-	if (*plain_table(relid) == relid)
-		*plain_table(relid) = InvalidOid;
+	if (*plain_table_cell(relid) == relid)
+		*plain_table_cell(relid) = InvalidOid;
 	entry = hash_search(cache, &relid, HASH_FIND, NULL);
 	if (entry == NULL)
 		return;
 	if (entry->has_partitions)
-		forget_where(true);
+		forget_entries(true);
 	hash_search(cache, &relid, HASH_REMOVE, NULL);
 }
 
+/* Removes all entries, or only those of partitions. */
 static void
-forget_where(bool only_partitions)
+forget_entries(bool only_partitions)
 {
 	HASH_SEQ_STATUS status;
 	CacheEntry *entry;

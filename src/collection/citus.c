@@ -3,37 +3,41 @@
  * citus.c
  *		Keeps collections and Citus tables apart.
  *
- * Citus stores the rows of its tables in shards: other tables, most of them on
- * other servers.  ttl_docs stamps and filters only the table that has the
+ * Citus stores the rows of its tables in shards: other tables, most of them
+ * on other servers.  ttl_docs stamps and filters only the table that has the
  * label.  A collection that is a Citus table would therefore return expired
  * documents, without any error.  So no table can be both.
  *
  * ttl_docs does not link to Citus.  A table is a Citus table if
- * pg_catalog.pg_dist_partition, a table of the extension citus, has a row for it.
+ * pg_catalog.pg_dist_partition, a table of the extension citus, has a row for
+ * it.
  *
- * A Citus table cannot become a collection: ttl_docs_require_adoptable() calls
- * ttl_docs_refuse_citus_table().  That covers adopt(), create_collection() and
- * SECURITY LABEL, which restores use.
+ * A Citus table cannot become a collection: ttl_docs_require_adoptable()
+ * calls ttl_docs_refuse_citus_table().  That covers adopt(),
+ * create_collection() and SECURITY LABEL, which restores use.
  *
  * A collection cannot become a Citus table.  Citus has many ways to convert a
  * table, and two kinds of conversion:
  * 1. It adds the row to pg_dist_partition, then creates a TRUNCATE trigger on
- *    the table.  The object access hook calls ttl_docs_refuse_citus_trigger().
+ *    the table.  The object access hook calls
+ *    ttl_docs_refuse_citus_trigger().
  * 2. It makes the table a shard, and creates a new table with the old name.
- *    It first renames the triggers of the shard.  ddl_review.c
- *    refuses this for our trigger, and ttl_docs_refuse_citus_rename() says why.
+ *    It first renames the triggers of the shard.  ddl_review.c refuses to
+ *    rename our trigger, and ttl_docs_refuse_citus_rename() reports the
+ *    reason.
  *
  * Unless citus.enable_unsafe_triggers is on, Citus itself refuses conversions
- * of the first kind, because the table has a trigger.  Its hint is to drop that
- * trigger.  To give the real reason instead, a function manager hook looks at
- * calls of the functions of Citus that convert a table.  The hook does not
+ * of the first kind, because the table has a trigger.  Its hint says to drop
+ * that trigger.  To report the real reason, a function manager hook checks
+ * calls of the Citus functions that convert a table.  The hook does not
  * receive the arguments of the call.  It finds the table in the expression of
  * the call, if the planner made it a constant.  Otherwise the user gets the
- * message of Citus.  The hook decides by the name of a function, which is in the
- * system cache at that time; functions of core do not reach it.
+ * message of Citus.  The hook recognises a function by its name, which is in
+ * the system cache at that time.  Functions of core do not reach the hook.
  *
- * Locks: none of our own.  adopt() and Citus lock the table against each other
- * before they read the catalogs.  There is no state, so an error leaves none.
+ * Locks: this file takes none.  Both adopt() and Citus lock the table before
+ * they read the catalogs, and these locks conflict.  This file keeps no
+ * state, so an error leaves none behind.
  *
  *-------------------------------------------------------------------------
  */
@@ -71,7 +75,7 @@ static bool is_citus_table(Oid relid);
 pg_noreturn static void report_conversion(Oid namespace, const char *name);
 static int	errdetail_citus(void);
 
-/* Raises an error if the table, which is about to be a collection, is a Citus table. */
+/* Refuses to make a Citus table a collection. */
 void
 ttl_docs_refuse_citus_table(Relation rel)
 {
@@ -109,8 +113,9 @@ ttl_docs_refuse_citus_attach(Oid parent, Oid child)
 }
 
 /*
- * Raises an error if a trigger was created on a collection that has just become
- * a Citus table.  The trigger is not visible to an ordinary snapshot yet.
+ * Raises an error if a trigger was created on a collection that has just
+ * become a Citus table.  The trigger is not visible to an ordinary snapshot
+ * yet.
  */
 void
 ttl_docs_refuse_citus_trigger(Oid trigger)
@@ -127,8 +132,9 @@ ttl_docs_refuse_citus_trigger(Oid trigger)
 }
 
 /*
- * Raises an error if it was Citus that renamed our trigger.  Citus has then
- * appended the same shard number to the names of the trigger and of its table.
+ * Raises an error if Citus renamed our trigger.  "trigger" is its new name.
+ * Citus appends the same shard number to the names of the trigger and of its
+ * table.
  */
 void
 ttl_docs_refuse_citus_rename(Oid relid, const char *trigger)
@@ -147,7 +153,7 @@ ttl_docs_refuse_citus_rename(Oid relid, const char *trigger)
 	report_conversion(get_rel_namespace(relid), table);
 }
 
-/* Before a function of Citus converts a table: raises an error for a collection. */
+/* Refuses a call of a Citus function that would convert a collection. */
 void
 ttl_docs_refuse_citus_call(FmgrInfo *flinfo)
 {
@@ -155,7 +161,7 @@ ttl_docs_refuse_citus_call(FmgrInfo *flinfo)
 	Const	   *table;
 	Collection	collection;
 
-	/* also called for functions with SECURITY DEFINER or SET: cheap tests first */
+	/* cheap tests first: this runs for SECURITY DEFINER and SET functions */
 	if (call == NULL || !IsA(call, FuncExpr) || call->args == NIL)
 		return;
 	table = linitial(call->args);
@@ -167,7 +173,7 @@ ttl_docs_refuse_citus_call(FmgrInfo *flinfo)
 						  get_rel_name(collection.root));
 }
 
-/* Is that a function of Citus that converts a table? */
+/* Is this a function of Citus that converts a table? */
 bool
 ttl_docs_is_citus_converter(Oid function)
 {
@@ -190,7 +196,7 @@ ttl_docs_is_citus_converter(Oid function)
 	return found;
 }
 
-/* The catalog of Citus tables; InvalidOid if this database does not have Citus. */
+/* Returns pg_dist_partition; InvalidOid if the database has no Citus. */
 static Oid
 citus_catalog(void)
 {

@@ -2,7 +2,7 @@
  *
  * collection.h
  *		What other parts may use of collection: which tables are collections,
- *		their settings, and their pieces.
+ *		the settings of a collection, and its pieces.
  *
  *-------------------------------------------------------------------------
  */
@@ -62,7 +62,7 @@ typedef enum SettingsHold
 {
 	HOLD_NONE,
 	HOLD_GRACE,					/* a change of settings made documents expire */
-	HOLD_RESTORED,				/* the label came by a restore */
+	HOLD_RESTORED,				/* a restore brought the label */
 	HOLD_PAUSED					/* pause_purge() was called */
 } SettingsHold;
 extern SettingsHold ttl_docs_settings_hold(Oid root, const CollectionSettings *settings);

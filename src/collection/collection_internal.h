@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * collection_internal.h
- *		What the files of collection know of one another.
+ *		Functions and types that the files of collection share.
  *
  *-------------------------------------------------------------------------
  */
@@ -41,7 +41,7 @@ extern void ttl_docs_require_unused(Relation rel, const char *action);
 
 /* adoptable.c */
 extern void ttl_docs_require_adoptable(Relation rel);
-extern void ttl_docs_require_free_partition_key(Relation rel);
+extern void ttl_docs_refuse_system_column_in_key(Relation rel);
 extern AttrNumber ttl_docs_find_system_column(Relation rel, const char *name,
 											  Oid type);
 
@@ -69,12 +69,13 @@ extern void ttl_docs_refuse_invalid_ttl(Oid relid, const char *doc_column,
 										const char *condition);
 
 /* grace.c */
+/* How many documents a change of settings makes expire */
 typedef struct NewlyExpired
 {
 	int64		count;
-	bool		is_complete;	/* false: there may be more */
-	bool		is_unknown;		/* the count means nothing */
-	int			entries_read;
+	bool		is_complete;	/* false if there may be more than "count" */
+	bool		is_unknown;		/* if true, ignore "count" */
+	int			entries_read;	/* of the purge index */
 } NewlyExpired;
 extern NewlyExpired ttl_docs_count_newly_expired(Oid relid,
 												 const CollectionSettings *before,
@@ -102,35 +103,40 @@ extern void ttl_docs_warn_of_replication(Oid relid);
 
 /* ddl_notes.c */
 
-/* In the order in which they are reviewed */
+/* What a command did.  The review takes the kinds in this order. */
 typedef enum NoteKind
 {
-	NOTE_EXTENSION_DROPPED,
-	NOTE_RESTORED,				/* relid got its label by a restore */
-	NOTE_LINK_CHANGED,			/* relid became or was a child of other */
-	NOTE_COLUMN,				/* a column of relid changed or went */
-	NOTE_INDEX_DROPPED,			/* an index of relid */
-	NOTE_TRIGGER_DROPPED,		/* our trigger of relid */
-	NOTE_TRIGGER				/* trigger other was created or changed */
+	NOTE_EXTENSION_DROPPED,		/* ttl_docs itself */
+	NOTE_RESTORED,				/* SECURITY LABEL made a table a collection */
+	NOTE_LINK_CHANGED,			/* a table got or lost a parent table */
+	NOTE_COLUMN,				/* a column was changed or dropped */
+	NOTE_INDEX_DROPPED,
+	NOTE_TRIGGER_DROPPED,		/* our trigger */
+	NOTE_TRIGGER				/* any trigger was created or changed */
 } NoteKind;
 
 typedef struct Note
 {
 	NoteKind	kind;
-	Oid			relid;
-	Oid			other;
-	/* NOTE_COLUMN */
-	AttrNumber	attno;			/* 0 if any */
+	Oid			relid;			/* the table; not set for NOTE_TRIGGER and
+								 * NOTE_EXTENSION_DROPPED */
+	Oid			other;			/* the parent for NOTE_LINK_CHANGED, the
+								 * trigger for NOTE_TRIGGER */
+
+	/* The next fields are for NOTE_COLUMN only */
+	AttrNumber	attno;			/* 0 if the column is not known */
 	NameData	name;			/* before the command */
 	Oid			type;			/* before the command */
 	int32		typmod;			/* before the command */
-	bool		is_doc;			/* it is the document column */
-	bool		is_piece;		/* it is the document column or a system column */
+	bool		is_doc;			/* is this the document column? */
+	bool		is_piece;		/* is this the document column or a system
+								 * column? */
 	bool		is_dropped;
-	/* NOTE_LINK_CHANGED */
+
+	/* The next fields are for NOTE_LINK_CHANGED only */
 	bool		parent_is_collection;
-	bool		was_collection; /* relid was a collection by itself */
-	CollectionSettings before;	/* its settings, if it was one */
+	bool		was_collection; /* was relid a collection by itself? */
+	CollectionSettings before;	/* settings of relid, if was_collection */
 } Note;
 extern void ttl_docs_note_restored(Oid relid);
 
@@ -139,8 +145,7 @@ extern void ttl_docs_review(List *notes, Node *parsetree);
 extern void ttl_docs_check_drop_extension(Node *parsetree);
 extern void ttl_docs_check_drop_index_concurrently(Oid index, Oid table,
 												   const Collection *collection);
-pg_noreturn extern void ttl_docs_refuse_ddl(const char *action, const char *piece,
-											Oid relid);
+extern int	ttl_docs_errhint_release(Oid root);
 
 /* ddl_columns.c */
 extern void ttl_docs_review_column(Note *note, Node *parsetree);
@@ -149,12 +154,12 @@ extern void ttl_docs_resolve_types(AlterTableStmt *stmt);
 
 /* ddl_partitions.c */
 
-/* A collection that ATTACH PARTITION makes part of another one */
+/* A collection that ATTACH PARTITION adds to another collection */
 typedef struct AttachedCollection
 {
-	Oid			child;			/* InvalidOid = none */
+	Oid			child;			/* InvalidOid if there is no such collection */
 	Oid			parent;
-	bool		is_linked;		/* core has attached it */
+	bool		is_linked;		/* has core attached child to parent? */
 } AttachedCollection;
 extern void ttl_docs_prepare_attach(Node *parsetree, AttachedCollection *attached);
 extern void ttl_docs_require_attached(const AttachedCollection *attached);

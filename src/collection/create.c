@@ -47,7 +47,7 @@ ttl_docs_create_collection(PG_FUNCTION_ARGS)
 									 text_to_cstring(PG_GETARG_TEXT_PP(2)));
 	name = parse_name(text_to_cstring(PG_GETARG_TEXT_PP(0)));
 
-	/* where CREATE TABLE would put it, and nowhere else */
+	/* the schema that CREATE TABLE would choose */
 	if (name->schemaname == NULL)
 		name->schemaname = get_namespace_name(RangeVarGetCreationNamespace(name));
 	quoted = quote_qualified_identifier(name->schemaname, name->relname);
@@ -62,7 +62,7 @@ ttl_docs_create_collection(PG_FUNCTION_ARGS)
 	PG_RETURN_OID(relid);
 }
 
-/* Reads a name as SQL reads one. */
+/* Parses the name of a table with the rules of SQL. */
 static RangeVar *
 parse_name(char *text)
 {
@@ -70,12 +70,12 @@ parse_name(char *text)
 	List	   *names = NIL;
 	ListCell   *lc;
 
-	/* takes its input apart */
+	/* SplitIdentifierString() changes its input, so it gets a copy */
 	if (!SplitIdentifierString(pstrdup(text), '.', &identifiers) || identifiers == NIL)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_NAME),
-				 errmsg("invalid name of a collection: \"%s\"", text),
-				 errhint("Quote it as in SQL: '\"My Sessions\"'.")));
+				 errmsg("invalid collection name: \"%s\"", text),
+				 errhint("Quote the name as in SQL, for example '\"My Sessions\"'.")));
 	foreach(lc, identifiers)
 		names = lappend(names, makeString(lfirst(lc)));
 	return makeRangeVarFromNameList(names);

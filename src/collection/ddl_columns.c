@@ -3,9 +3,11 @@
  * ddl_columns.c
  *		DDL on the columns of a collection.
  *
- * Dropping or changing the document column or a system column is refused.  A
- * renamed document column is followed in the label.  ALTER COLUMN TYPE that
- * changes neither type nor values is accepted, because schema tools send it.
+ * - A command that drops or changes the document column, or drops, renames or
+ *   changes a system column, is refused.
+ * - If a command renames the document column, the label gets the new name.
+ * - ALTER COLUMN TYPE is accepted if it changes neither the type nor the
+ *   values, because schema migration tools send such commands.
  *
  *-------------------------------------------------------------------------
  */
@@ -27,8 +29,12 @@ static void follow_rename(Note *note, Collection *collection);
 static bool changes_type(const Note *note, Node *parsetree);
 static bool keeps_type(const Note *note);
 static bool is_plain_column(Node *expr, const Note *note);
+pg_noreturn static void report_dropped_column(const char *column, Oid relid,
+											  Oid root);
+pg_noreturn static void report_changed_column(const char *column, Oid relid,
+											  Oid root);
 
-/* A column, or the constraints, of a collection changed. */
+/* Reviews a changed or dropped column, or a dropped constraint. */
 void
 ttl_docs_review_column(Note *note, Node *parsetree)
 {
@@ -36,12 +42,17 @@ ttl_docs_review_column(Note *note, Node *parsetree)
 
 	if (!ttl_docs_lookup_collection(note->relid, &collection))
 		return;
-	/* dropped and added again, or filled anew, it has the right type too */
+
+	/*
+	 * ttl_docs_require_columns() below is not enough.  A column that was
+	 * dropped and added again, or that USING filled with new values, has the
+	 * right type too.
+	 */
 	if (note->is_piece && note->is_dropped)
-		ttl_docs_refuse_ddl("drop or rename column", NameStr(note->name), note->relid);
+		report_dropped_column(NameStr(note->name), note->relid, collection.root);
 	if (note->is_piece && changes_type(note, parsetree))
-		ttl_docs_refuse_ddl("change column", NameStr(note->name), note->relid);
-	/* a partition follows its root, which the same command changes */
+		report_changed_column(NameStr(note->name), note->relid, collection.root);
+	/* the same command also changes the root, which has its own note */
 	if (note->relid != collection.root)
 		return;
 	if (note->is_doc)
@@ -49,7 +60,7 @@ ttl_docs_review_column(Note *note, Node *parsetree)
 	ttl_docs_require_columns(note->relid, &collection);
 }
 
-/* The label names the document column. */
+/* Writes the new name of the document column to the label. */
 static void
 follow_rename(Note *note, Collection *collection)
 {
@@ -65,9 +76,11 @@ follow_rename(Note *note, Collection *collection)
 }
 
 /*
- * Is it ALTER COLUMN TYPE, whose USING can make any value of it?  Schema tools send
- * that with the type that the column has, and a USING that only names the column:
- * then nothing changes.  A command can have several such clauses for a column.
+ * Is the command ALTER COLUMN TYPE, and can it change the type or the values
+ * of the column?  Its USING clause can compute any value.  Schema migration
+ * tools send the command with the type that the column already has, and with
+ * a USING that only names the column; that changes nothing.  A command can
+ * have several ALTER COLUMN TYPE clauses for one column.
  */
 static bool
 changes_type(const Note *note, Node *parsetree)
@@ -90,8 +103,9 @@ changes_type(const Note *note, Node *parsetree)
 }
 
 /*
- * Before an ALTER TABLE: finds out which types its USING clauses cast to.  Functions
- * that run during the command can change the search_path, so afterwards it is too late.
+ * Called before an ALTER TABLE: looks up the types to which its USING clauses
+ * cast, and stores them in the statement.  After the command it is too late,
+ * because functions that run during the command can change the search_path.
  */
 void
 ttl_docs_resolve_types(AlterTableStmt *stmt)
@@ -123,7 +137,7 @@ ttl_docs_resolve_types(AlterTableStmt *stmt)
 	}
 }
 
-/* Has the column the type that it had before the command? */
+/* Does the column still have the type that it had before the command? */
 static bool
 keeps_type(const Note *note)
 {
@@ -136,11 +150,12 @@ keeps_type(const Note *note)
 }
 
 /*
- * Is the expression of a USING the column itself, cast to no other type than its
- * own?  Core has accepted the expression for this table, so a name that ends in
- * that of the column means the column.  We do not analyse the expression again: what
- * it refers to may have been dropped by the same command.  Types were looked up before
- * the command.
+ * Is the expression of a USING clause the column itself, possibly with casts
+ * to the type that the column already has?  Core has accepted the expression
+ * for this table.  So a column reference whose last part is the name of the
+ * column means the column.  We cannot analyse the expression again, because
+ * the same command may have dropped objects that it refers to.
+ * ttl_docs_resolve_types() has looked up the types before the command.
  */
 static bool
 is_plain_column(Node *expr, const Note *note)
@@ -165,7 +180,10 @@ is_plain_column(Node *expr, const Note *note)
 	return IsA(name, String) && strcmp(strVal(name), NameStr(note->name)) == 0;
 }
 
-/* Raises an error unless the columns of a collection are what they must be. */
+/*
+ * Raises an error unless the table has the document column and the system
+ * columns, with the right types and with the right NOT NULL constraints.
+ */
 void
 ttl_docs_require_columns(Oid relid, const Collection *collection)
 {
@@ -191,12 +209,32 @@ ttl_docs_require_columns(Oid relid, const Collection *collection)
 		Form_pg_attribute att;
 
 		if (columns[i].attno <= 0)
-			ttl_docs_refuse_ddl("drop or rename column", columns[i].name, relid);
+			report_dropped_column(columns[i].name, relid, collection->root);
 		att = TupleDescAttr(RelationGetDescr(rel), columns[i].attno - 1);
 		if (att->atttypid != columns[i].type || att->attgenerated ||
 			att->attidentity ||
 			(att->attnotnull ? columns[i].must_be_null : !columns[i].may_be_null))
-			ttl_docs_refuse_ddl("change column", columns[i].name, relid);
+			report_changed_column(columns[i].name, relid, collection->root);
 	}
 	table_close(rel, NoLock);
+}
+
+static void
+report_dropped_column(const char *column, Oid relid, Oid root)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
+			 errmsg("cannot drop or rename column \"%s\" of the collection \"%s\"",
+					column, get_rel_name(relid)),
+			 ttl_docs_errhint_release(root)));
+}
+
+static void
+report_changed_column(const char *column, Oid relid, Oid root)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
+			 errmsg("cannot change column \"%s\" of the collection \"%s\"",
+					column, get_rel_name(relid)),
+			 ttl_docs_errhint_release(root)));
 }

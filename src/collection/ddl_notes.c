@@ -3,23 +3,30 @@
  * ddl_notes.c
  *		Takes notes of what a DDL command does to collections.
  *
- * A command that takes a piece away from a collection that survives it is refused.
- * Whether the collection survives is known only when the command ends: DROP TABLE
- * drops triggers and indexes before the table, with the same flags as if they were
- * dropped alone.  So the object access hook only takes notes, and ddl_review.c
- * reads them when the utility command is through.  An error then undoes the
- * command.
+ * We refuse a command that removes a piece of a collection, unless the
+ * command drops the collection itself.  Only at the end of the command do we
+ * know whether the collection still exists: DROP TABLE drops triggers and
+ * indexes before the table, with the same flags as if they were dropped
+ * alone.  So the object access hook only takes notes.  ddl_review.c reads the
+ * notes when the utility command has finished.  If the review raises an
+ * error, the error undoes the command.
  *
- * Commands nest: a DO block, a function or an extension script runs others, and
- * each has notes of its own.  Sub-commands that core makes out of one command
- * (PROCESS_UTILITY_SUBCOMMAND) add to the notes of that one.  Notes live in
- * TopMemoryContext because some commands commit in between; ttl_docs_end_notes()
- * frees them, after an error too.  Objects that go without a utility command
- * (temporary tables at exit or ON COMMIT) are never collections.
+ * Commands nest: a DO block, a function or an extension script runs other
+ * commands.  Each command has its own notes.  Core splits some commands into
+ * sub-commands (PROCESS_UTILITY_SUBCOMMAND); these add to the notes of the
+ * whole command.
  *
- * DROP INDEX CONCURRENTLY commits before its end, so it is checked when core is
- * about to drop the index.  ATTACH PARTITION of a table that is a collection is
- * checked before it starts (ddl_partitions.c).
+ * Notes live in TopMemoryContext because some commands commit before they
+ * end.  ttl_docs_end_notes() frees the notes, after an error too.
+ *
+ * Some objects are dropped without a utility command: temporary tables at
+ * exit or ON COMMIT.  These are never collections.
+ *
+ * Two commands cannot wait for the review:
+ * - DROP INDEX CONCURRENTLY commits before it ends.  It is checked when core
+ *   is about to drop the index.
+ * - ATTACH PARTITION of a table that is a collection is checked before it
+ *   starts (ddl_partitions.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -48,13 +55,13 @@
 /* The notes of one utility command */
 typedef struct Notebook
 {
-	struct Notebook *outer;		/* that of the command which runs this one */
-	Node	   *parsetree;		/* of the command, before core changes it */
+	struct Notebook *outer;		/* of the command that runs this command */
+	Node	   *parsetree;		/* of this command, before core changes it */
 	List	   *notes;
 	AttachedCollection attached;
 } Notebook;
 
-static Notebook *notebook = NULL;
+static Notebook *notebook = NULL;	/* of the innermost command */
 
 static void note_relation(ObjectAccessType access, Oid relid, AttrNumber attno,
 						  void *arg);
@@ -66,9 +73,9 @@ static Note *add_note(NoteKind kind, Oid relid);
 static bool is_ddl(Node *parsetree);
 
 /*
- * Begins to take notes of a utility command; false if it is not DDL, or a part of
- * a command that takes notes already.  Raises an error for what can be refused
- * before it starts.
+ * Begins the notes of a utility command.  Returns false if the command is not
+ * DDL, or is a sub-command of a command that has notes already.  Raises an
+ * error if the command can be refused before it starts.
  */
 bool
 ttl_docs_begin_notes(Node *parsetree, ProcessUtilityContext context)
@@ -80,7 +87,7 @@ ttl_docs_begin_notes(Node *parsetree, ProcessUtilityContext context)
 		return false;
 	ttl_docs_check_drop_extension(parsetree);
 	ttl_docs_prepare_attach(parsetree, &attached);
-	/* core may scribble on the tree, and the review reads it */
+	/* the review reads the parse tree, and core may change it before */
 	if (IsA(parsetree, AlterTableStmt))
 	{
 		parsetree = copyObject(parsetree);
@@ -94,7 +101,7 @@ ttl_docs_begin_notes(Node *parsetree, ProcessUtilityContext context)
 	return true;
 }
 
-/* The command is through: raises an error if it has broken a collection. */
+/* Called after the command.  Raises an error if it broke a collection. */
 void
 ttl_docs_review_notes(void)
 {
@@ -102,7 +109,7 @@ ttl_docs_review_notes(void)
 	ttl_docs_review(notebook->notes, notebook->parsetree);
 }
 
-/* Ends the notes of a command, also after an error. */
+/* Frees the notes of a command, also after an error. */
 void
 ttl_docs_end_notes(void)
 {
@@ -113,7 +120,7 @@ ttl_docs_end_notes(void)
 	pfree(book);
 }
 
-/* Core tells what it drops, alters and creates. */
+/* The object access hook, for objects that core drops, alters or creates. */
 void
 ttl_docs_note_object_access(ObjectAccessType access, Oid classId, Oid objectId,
 							int subId, void *arg)
@@ -139,7 +146,7 @@ ttl_docs_note_object_access(ObjectAccessType access, Oid classId, Oid objectId,
 		add_note(NOTE_EXTENSION_DROPPED, InvalidOid);
 }
 
-/* A column of a table, or an index, if it is of a collection. */
+/* Takes a note of a column, or of a dropped index, of a collection. */
 static void
 note_relation(ObjectAccessType access, Oid relid, AttrNumber attno, void *arg)
 {
@@ -166,6 +173,7 @@ note_relation(ObjectAccessType access, Oid relid, AttrNumber attno, void *arg)
 	add_note(NOTE_INDEX_DROPPED, table);
 }
 
+/* Takes a note of a column of a collection; attno is 0 if it is not known. */
 static void
 note_column(Oid relid, AttrNumber attno, bool is_dropped)
 {
@@ -181,7 +189,7 @@ note_column(Oid relid, AttrNumber attno, bool is_dropped)
 	{
 		Oid			collation;
 
-		/* core's change cannot be seen before its next command */
+		/* core's change is not visible yet, so these are the old values */
 		namestrcpy(&note->name, get_attname(relid, attno, false));
 		get_atttypetypmodcoll(relid, attno, &note->type, &note->typmod, &collation);
 	}
@@ -191,8 +199,9 @@ note_column(Oid relid, AttrNumber attno, bool is_dropped)
 }
 
 /*
- * A trigger.  One that is dropped is looked at now, while it is there; one
- * that was made cannot be seen before the next command.
+ * Takes a note of a trigger.  A dropped trigger must be read now, while its
+ * catalog row exists.  A new trigger is not visible before the next command,
+ * so the review reads it.
  */
 static void
 note_trigger(ObjectAccessType access, Oid trigger)
@@ -208,7 +217,7 @@ note_trigger(ObjectAccessType access, Oid trigger)
 		add_note(NOTE_TRIGGER_DROPPED, form.tgrelid);
 }
 
-/* NOT NULL is a constraint that can be dropped, since 18. */
+/* Takes a note of a dropped constraint, such as NOT NULL since 18. */
 static void
 note_constraint(Oid constraint)
 {
@@ -222,10 +231,13 @@ note_constraint(Oid constraint)
 }
 
 /*
- * A table becomes a child of another, or no longer is one.  Where that makes it
- * a collection by itself, or no longer one, the label changes with the link:
- * event triggers run before the review, and must not see what has expired.  It
- * takes effect with core's own change, at its next command counter increment.
+ * Takes a note that core adds or removes the link between a child table and
+ * its parent.
+ *
+ * A partition that loses its link becomes a collection by itself, so its
+ * label is written here.  Event triggers run before the review, and must not
+ * see expired documents.  The label takes effect together with core's own
+ * change, at the next command counter increment.
  */
 static void
 note_link(Oid child, Oid parent)
@@ -237,18 +249,25 @@ note_link(Oid child, Oid parent)
 	note->parent_is_collection = ttl_docs_lookup_collection(parent, &before);
 	if (!note->parent_is_collection)
 		return;
-	/* the label of an attached table is no longer in effect; the review rewrites it */
+	/* an attached table's label loses its effect; the review rewrites it */
 	if (child == notebook->attached.child && parent == notebook->attached.parent)
 	{
 		notebook->attached.is_linked = true;
 		note->was_collection = ttl_docs_read_label(child, &note->before);
 		return;
 	}
-	/* as long as it is a partition to us, the link is going */
+
+	/*
+	 * Core's change is not visible yet.  So a child that still is a partition
+	 * of the collection is being detached.
+	 */
 	if (ttl_docs_lookup_collection(child, &before) && !ttl_docs_has_own_label(child) &&
 		get_rel_relkind(child) != RELKIND_FOREIGN_TABLE)
 	{
-		/* a label that was restored is still one, and holds the purge */
+		/*
+		 * if a restore brought the root's label, this label holds the
+		 * purge too
+		 */
 		if (before.settings.origin_database == MyDatabaseId &&
 			before.settings.origin_relation == before.root)
 			before.settings.origin_relation = child;
@@ -256,7 +275,7 @@ note_link(Oid child, Oid parent)
 	}
 }
 
-/* SECURITY LABEL, as a restore runs it, has made a table a collection. */
+/* Takes a note that SECURITY LABEL made a table a collection. */
 void
 ttl_docs_note_restored(Oid relid)
 {
@@ -278,8 +297,9 @@ add_note(NoteKind kind, Oid relid)
 }
 
 /*
- * Can the command change what a collection is made of by itself?  Those that
- * only run other commands are not asked: the others are.
+ * Can the command itself change a piece of a collection?  Returns false for a
+ * command that only runs other commands, such as DO: each of these is checked
+ * separately.
  */
 static bool
 is_ddl(Node *parsetree)

@@ -3,13 +3,15 @@
  * ddl_partitions.c
  *		ATTACH and DETACH PARTITION of collections.
  *
- * - A new partition gets a copy of the label, and _ttl and _slot for the rows that
- *   it brings.  If some of them are expired under the settings of the collection,
- *   or if the purge of the partition was held, the purge of the collection is held.
- * - A detached partition stays a collection, by itself, with the settings and
- *   floors it had: its expired documents must not come back.
- * - Attached again, to a collection under which they are expired too, it becomes
- *   part of that collection.
+ * - A new partition gets a copy of the label of the collection.  We compute
+ *   _ttl and _slot of the rows that it brings.  The purge of the collection
+ *   is held if some of these rows are expired under its settings, or if the
+ *   purge of the partition was held before.
+ * - A detached partition becomes a collection by itself, with the settings
+ *   and floors that it had as a partition.  So its expired documents do not
+ *   come back.
+ * - A collection can be attached to another collection if all of its expired
+ *   documents are expired under the settings of the other one too.
  *
  *-------------------------------------------------------------------------
  */
@@ -34,21 +36,23 @@ static bool lock_to_attach(RangeVar *parent_name, RangeVar *child_name,
 						   Collection *into, AttachedCollection *attached);
 static void require_owner(const RangeVar *name, Oid relid, Oid old_relid,
 						  void *arg);
-static void require_dead_there_too(Oid child,
-								   const CollectionSettings *settings,
-								   Oid root, const CollectionSettings *into);
+static void require_still_expired(Oid child, const CollectionSettings *settings,
+								  Oid root, const CollectionSettings *into);
 static void review_new_partition(Oid relid, const Collection *collection);
 static void hold_for_attached(const Note *note);
-static void take_holds_along(const Note *note, Oid root,
-							 CollectionSettings *settings);
+static void copy_holds(const Note *note, Oid root, CollectionSettings *settings);
 static void review_detached_partition(Oid relid);
 
 /*
- * Before ATTACH PARTITION: a collection that becomes part of another one gives
- * up its trigger, which core will make, and its label when the link is there.
- * What is dead in it has to be dead there.  Fills in which table is to be attached
- * to which.  Core looks the names up again, and may find others by then: the guard
- * compares.
+ * Called before ATTACH PARTITION.  If a collection is about to become a
+ * partition of another collection, checks that its expired documents stay
+ * expired there, and drops its trigger, because core will create the trigger
+ * of the parent on it.  Its label loses its effect when core has added the
+ * link.
+ *
+ * Sets *attached to the two tables.  Core looks up their names again, and can
+ * find other tables then.  ttl_docs_require_attached() checks that core has
+ * attached the same tables.
  */
 void
 ttl_docs_prepare_attach(Node *parsetree, AttachedCollection *attached)
@@ -62,7 +66,7 @@ ttl_docs_prepare_attach(Node *parsetree, AttachedCollection *attached)
 	Collection	collection;
 
 	memset(attached, 0, sizeof(*attached));
-	/* ATTACH PARTITION stands alone in its command */
+	/* ATTACH PARTITION is always the only clause of its command */
 	if (!IsA(parsetree, AlterTableStmt) || list_length(stmt->cmds) != 1)
 		return;
 	cmd = linitial_node(AlterTableCmd, stmt->cmds);
@@ -74,7 +78,7 @@ ttl_docs_prepare_attach(Node *parsetree, AttachedCollection *attached)
 	if (!OidIsValid(parent) || !OidIsValid(child))
 		return;
 	ttl_docs_refuse_citus_attach(parent, child);
-	/* who may not do it does not get a lock, but an error of core's */
+	/* without the rights, take no lock: core will raise the error */
 	if (!ttl_docs_lookup_collection(parent, &into) ||
 		!compat_table_ownercheck(parent, GetUserId()) ||
 		!compat_table_ownercheck(child, GetUserId()) ||
@@ -83,22 +87,23 @@ ttl_docs_prepare_attach(Node *parsetree, AttachedCollection *attached)
 	ttl_docs_require_no_pending_detach(attached->child);
 	if (!ttl_docs_has_own_label(attached->child))
 	{
-		/* a plain table: core may attach whatever it finds */
+		/* a plain table: it does not matter which table core finds */
 		memset(attached, 0, sizeof(*attached));
 		return;
 	}
 
 	table_close(ttl_docs_open_collection(attached->child, NoLock, &collection), NoLock);
-	require_dead_there_too(attached->child, &collection.settings,
-						   into.root, &into.settings);
+	require_still_expired(attached->child, &collection.settings,
+						  into.root, &into.settings);
 	ttl_docs_drop_trigger(attached->child);
 }
 
 /*
- * Locks both tables as ATTACH PARTITION itself does, and the collection before them,
- * which keeps its settings as they are: all who change them lock the root first.
- * Resolves the names again under the locks.  Returns false if the parent is no longer
- * part of a collection.
+ * Locks the root of the collection, and then the parent and the child as
+ * ATTACH PARTITION does.  The lock on the root keeps others from changing the
+ * settings, because they lock the root first.  Resolves the names again under
+ * the locks.  Returns false if one of the tables is gone, or if the parent is
+ * no longer part of a collection.
  */
 static bool
 lock_to_attach(RangeVar *parent_name, RangeVar *child_name, Collection *into,
@@ -125,7 +130,7 @@ lock_to_attach(RangeVar *parent_name, RangeVar *child_name, Collection *into,
 	return true;
 }
 
-/* Before a table is locked by its name. */
+/* A callback for RangeVarGetRelidExtended(), which then takes the lock. */
 static void
 require_owner(const RangeVar *name, Oid relid, Oid old_relid, void *arg)
 {
@@ -136,10 +141,13 @@ require_owner(const RangeVar *name, Oid relid, Oid old_relid, void *arg)
 					   get_relkind_objtype(get_rel_relkind(relid)), name->relname);
 }
 
-/* Would the documents that are dead in one collection be so in another? */
+/*
+ * Raises an error unless all expired documents of a collection (child) are
+ * expired under the settings of another collection (root) too.
+ */
 static void
-require_dead_there_too(Oid child, const CollectionSettings *settings,
-					   Oid root, const CollectionSettings *into)
+require_still_expired(Oid child, const CollectionSettings *settings,
+					  Oid root, const CollectionSettings *into)
 {
 	TimestampTz clock = ttl_docs_clock();
 	ExpiryBounds bounds = ttl_docs_bounds(settings, clock);
@@ -148,21 +156,27 @@ require_dead_there_too(Oid child, const CollectionSettings *settings,
 	if (strcmp(NameStr(settings->doc_column), NameStr(into->doc_column)) != 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("cannot attach \"%s\": its documents are in \"%s\", those of \"%s\" in \"%s\"",
-						get_rel_name(child), NameStr(settings->doc_column),
-						get_rel_name(root), NameStr(into->doc_column)),
-				 errhint("Call ttl_docs.release() for it, and adopt() it with the same doc_column.")));
+				 errmsg("cannot attach \"%s\" to the collection \"%s\" because their document columns differ",
+						get_rel_name(child), get_rel_name(root)),
+				 errdetail("The document column of \"%s\" is \"%s\", and the document column of \"%s\" is \"%s\".",
+						   get_rel_name(child), NameStr(settings->doc_column),
+						   get_rel_name(root), NameStr(into->doc_column)),
+				 errhint("Call ttl_docs.release() for \"%s\", then call ttl_docs.adopt() for it with doc_column \"%s\".",
+						 get_rel_name(child), NameStr(into->doc_column))));
 	if (bounds.written > into_bounds.written || bounds.due > into_bounds.due)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("cannot attach \"%s\": expired documents in it would be live in \"%s\"",
+				 errmsg("cannot attach \"%s\" because its expired documents would be live in \"%s\"",
 						get_rel_name(child), get_rel_name(root)),
-				 errhint("Give \"%s\" a DefaultTTL that is not longer; or call ttl_docs.release() for \"%s\", which deletes them, and adopt() it again like \"%s\".",
+				 errhint("Call ttl_docs.set_default_ttl() for \"%s\" with a DefaultTTL that is not longer than that of \"%s\". Or call ttl_docs.release() for \"%s\", which deletes its expired documents, and adopt it again with the settings of \"%s\".",
 						 get_rel_name(root), get_rel_name(child),
-						 get_rel_name(root))));
+						 get_rel_name(child), get_rel_name(root))));
 }
 
-/* After ATTACH PARTITION: raises an error if core has attached another table. */
+/*
+ * Called after ATTACH PARTITION.  Raises an error if core has attached other
+ * tables than ttl_docs_prepare_attach() has checked.
+ */
 void
 ttl_docs_require_attached(const AttachedCollection *attached)
 {
@@ -174,7 +188,10 @@ ttl_docs_require_attached(const AttachedCollection *attached)
 				 errhint("Try again.")));
 }
 
-/* A table was made a child of another, or no longer is.  A new table has no rows. */
+/*
+ * A command added or removed the link between a child table and its parent.
+ * may_have_rows is false for a child that the command created.
+ */
 void
 ttl_docs_review_link(Note *note, bool may_have_rows)
 {
@@ -207,18 +224,21 @@ ttl_docs_review_link(Note *note, bool may_have_rows)
 				 errmsg("the collection \"%s\" cannot take part in inheritance",
 						get_rel_name(child_is_collection ? note->relid : note->other)),
 				 is_partition ?
-				 errhint("Make \"%s\" a collection with ttl_docs.adopt(), or call ttl_docs.release() for \"%s\", first.",
+				 errhint("First make \"%s\" a collection with ttl_docs.adopt(), or make \"%s\" a plain table with ttl_docs.release().",
 						 get_rel_name(note->other), get_rel_name(note->relid)) :
 				 errhint("Use a partitioned table, or call ttl_docs.release() first.")));
 }
 
 /*
- * A partition, or a tree of them, brought rows that our trigger has not seen.
- * ATTACH holds ACCESS EXCLUSIVE on all of it; one that was just made is empty.
+ * Checks a new partition and its own partitions, recomputes _ttl and _slot of
+ * their rows, which our trigger has not seen, and writes the copies of the
+ * label.  ATTACH PARTITION holds ACCESS EXCLUSIVE on all of these tables.  A
+ * partition that CREATE TABLE has just created is empty.
  *
- * In a binary upgrade no row is looked at.  Tables have no rows yet, and those to
- * come were right before.  Nor could the owners of tables run a query that needs
- * our functions: their rights come at the end of the upgrade.
+ * In a binary upgrade (pg_upgrade), no row is read.  The tables have no rows
+ * yet, and the rows that will come were correct on the old server.  Also, the
+ * owners of the tables could not run a query that uses our functions, because
+ * pg_upgrade restores their rights at its end.
  */
 static void
 review_new_partition(Oid relid, const Collection *collection)
@@ -237,8 +257,10 @@ review_new_partition(Oid relid, const Collection *collection)
 					 errmsg("foreign table \"%s\" cannot be a partition of the collection \"%s\"",
 							RelationGetRelationName(rel),
 							get_rel_name(collection->root)),
-					 errhint("Its server would not hide expired documents. Copy its rows into a local table.")));
-		ttl_docs_require_free_partition_key(rel);
+					 errdetail("The foreign server would return expired documents."),
+					 errhint("Copy the rows of \"%s\" into a local table.",
+							 RelationGetRelationName(rel))));
+		ttl_docs_refuse_system_column_in_key(rel);
 		ttl_docs_require_last_trigger(rel);
 		table_close(rel, NoLock);
 		if (!ttl_docs_lookup_collection(lfirst_oid(lc), &member))
@@ -257,12 +279,14 @@ review_new_partition(Oid relid, const Collection *collection)
 }
 
 /*
- * The documents of a new partition that were live until now, and are expired under
- * the settings of the collection, hold its purge (collection_grace.c).
+ * Holds the purge of the collection if documents of a new partition were live
+ * until now and are expired under the settings of the collection (grace.c),
+ * or if the purge of the partition was held.
  *
- * The label is the root's, which ttl_docs_prepare_attach() has locked.  Whoever
- * attaches the partition need not own the root, and then must not hold its purge.  In
- * a binary upgrade, labels and rows are what they were.
+ * A hold changes the label of the root, which ttl_docs_prepare_attach() has
+ * locked.  A user who does not own the root may attach a partition, but may
+ * not hold the purge; this is an error.  In a binary upgrade nothing changes:
+ * the labels and the rows are those of the old server.
  */
 static void
 hold_for_attached(const Note *note)
@@ -275,7 +299,7 @@ hold_for_attached(const Note *note)
 		return;
 	settings = collection.settings;
 	if (note->was_collection)
-		take_holds_along(note, collection.root, &settings);
+		copy_holds(note, collection.root, &settings);
 	expired = ttl_docs_count_newly_expired(note->relid,
 										   note->was_collection ? &note->before : NULL,
 										   &settings);
@@ -287,21 +311,21 @@ hold_for_attached(const Note *note)
 	if (!compat_table_ownercheck(collection.root, GetUserId()))
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-				 errmsg("must be owner of \"%s\" to attach \"%s\", because that holds the purge of \"%s\"",
+				 errmsg("must be owner of \"%s\" to attach \"%s\" because attaching it holds the purge of \"%s\"",
 						get_rel_name(collection.root), get_rel_name(note->relid),
 						get_rel_name(collection.root)),
-				 errhint("To purge the expired documents without a hold: SET ttl_docs.purge_grace = 0, and call ttl_docs.resume_purge() for \"%s\" if it is a collection.",
-						 get_rel_name(note->relid))));
+				 errhint("To allow the purge of the expired documents of \"%s\" at once, run SET ttl_docs.purge_grace = 0, and call ttl_docs.resume_purge() for \"%s\" if it is a collection.",
+						 get_rel_name(note->relid), get_rel_name(note->relid))));
 	ttl_docs_write_label(collection.root, &settings);
 }
 
 /*
- * What held the purge of the partition, as a collection by itself, holds the purge of
- * the collection that it becomes part of: nobody has allowed the purge to delete its
- * expired documents.
+ * Copies the holds of a collection that becomes a partition to the settings
+ * of its new root.  As long as its purge was held, nobody has allowed the
+ * purge to delete its expired documents.
  */
 static void
-take_holds_along(const Note *note, Oid root, CollectionSettings *settings)
+copy_holds(const Note *note, Oid root, CollectionSettings *settings)
 {
 	SettingsHold hold = ttl_docs_settings_hold(note->relid, &note->before);
 	SettingsHold hold_of_root = ttl_docs_settings_hold(root, settings);
@@ -312,7 +336,7 @@ take_holds_along(const Note *note, Oid root, CollectionSettings *settings)
 		settings->origin_relation = InvalidOid;
 	if (hold != HOLD_NONE && hold_of_root == HOLD_NONE)
 		ereport(NOTICE,
-				(errmsg("the purge of \"%s\" is now held (%s), because the purge of \"%s\" was held",
+				(errmsg("the purge of \"%s\" is now held (%s) because the purge of \"%s\" was held",
 						get_rel_name(root), ttl_docs_settings_hold_name(hold),
 						get_rel_name(note->relid)),
 				 errhint("To purge the expired documents of both: SELECT ttl_docs.resume_purge(%s).",
@@ -320,10 +344,12 @@ take_holds_along(const Note *note, Oid root, CollectionSettings *settings)
 }
 
 /*
- * Core took our trigger away with the link; the indexes stayed, and the label
- * came when the link went.  The partition may have another owner than the table
- * it was detached from; the trigger is made in their name, by which no code of
- * anybody runs.
+ * Creates our trigger on a detached partition.  Core dropped the trigger
+ * together with the link to the parent.  The indexes stayed, and note_link()
+ * wrote the label.
+ *
+ * The partition may have another owner than its former parent, so we act as
+ * the owner of the partition.  Creating a trigger runs no code of users.
  */
 static void
 review_detached_partition(Oid relid)

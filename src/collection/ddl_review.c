@@ -1,19 +1,23 @@
 /*-------------------------------------------------------------------------
  *
  * ddl_review.c
- *		Reviews what a DDL command did to collections, and refuses what breaks one.
+ *		Reviews what a DDL command did to collections, and refuses
+ *		commands that break a collection.
  *
- * Reads the notes of ddl_notes.c when the command is through.  It refuses what
- * leaves a collection without one of its pieces, and otherwise does what keeps the
- * collection right:
- * - columns: ddl_columns.c;
- * - partitions that were attached or detached: ddl_partitions.c;
- * - DISABLE TRIGGER ALL and ENABLE TRIGGER ALL leave our trigger enabled, so a
- *   data-only restore works, and its rows are still validated;
- * - DROP EXTENSION removes the labels: the tables stay, as plain tables.
+ * The review reads the notes of ddl_notes.c when the command has finished.
+ * It refuses a command after which a collection lacks one of its pieces.
+ * Other commands need a reaction:
+ * - changed columns: ddl_columns.c;
+ * - attached and detached partitions: ddl_partitions.c;
+ * - DISABLE TRIGGER ALL and ENABLE TRIGGER ALL: the review enables our
+ *   trigger again, with ENABLE ALWAYS.  So a data-only restore works, and its
+ *   rows are still validated;
+ * - DROP EXTENSION: the review removes the labels, and the tables stay as
+ *   plain tables.
  *
- * Commands that commit in between (REINDEX CONCURRENTLY) have given up their locks
- * by now, so tables are opened as if nothing were known about them.
+ * A command that commits before it ends (REINDEX CONCURRENTLY) has released
+ * its locks when the review starts.  So the review expects that any table may
+ * be gone.
  *
  *-------------------------------------------------------------------------
  */
@@ -36,15 +40,16 @@
 static void review_note(Note *note, Node *parsetree);
 static void review_dropped_extension(void);
 static void review_restored(Oid relid);
-static void review_index(Oid relid);
+static void review_dropped_index(Oid relid);
 static void review_dropped_trigger(Oid relid);
 static void review_trigger(Oid trigger, Node *parsetree);
 static bool disables_our_trigger(Node *parsetree);
+static int	errhint_purge_index(Oid root);
 
 /*
- * Looks at the notes of a command.  The order of the kinds matters: without
- * the extension there are no collections, and a detached partition gets a
- * trigger of its own for the one that went with the link.
+ * Reviews the notes of a command.  The order of the kinds matters: without
+ * the extension there are no collections, and a detached partition must have
+ * its new trigger before the drop of its old trigger is reviewed.
  */
 void
 ttl_docs_review(List *notes, Node *parsetree)
@@ -71,7 +76,7 @@ review_note(Note *note, Node *parsetree)
 {
 	if (OidIsValid(note->relid) &&
 		!SearchSysCacheExists1(RELOID, ObjectIdGetDatum(note->relid)))
-		return;					/* the whole table went */
+		return;					/* the whole table was dropped */
 	switch (note->kind)
 	{
 		case NOTE_EXTENSION_DROPPED:
@@ -87,7 +92,7 @@ review_note(Note *note, Node *parsetree)
 			ttl_docs_review_column(note, parsetree);
 			break;
 		case NOTE_INDEX_DROPPED:
-			review_index(note->relid);
+			review_dropped_index(note->relid);
 			break;
 		case NOTE_TRIGGER_DROPPED:
 			review_dropped_trigger(note->relid);
@@ -98,7 +103,7 @@ review_note(Note *note, Node *parsetree)
 	}
 }
 
-/* Without the extension, collections are plain tables. */
+/* Makes all collections plain tables after DROP EXTENSION ... CASCADE. */
 static void
 review_dropped_extension(void)
 {
@@ -106,16 +111,18 @@ review_dropped_extension(void)
 
 	if (collections > 0)
 		ereport(WARNING,
-				(errmsg_plural("%d collection is a plain table now, and expired documents that it still has on disk are rows again",
-							   "%d collections are plain tables now, and expired documents that they still have on disk are rows again",
-							   collections, collections)));
+				(errmsg_plural("%d collection is now a plain table",
+							   "%d collections are now plain tables",
+							   collections, collections),
+				 errdetail("Expired documents that were not purged are visible again.")));
 }
 
 /*
- * A restore has brought a label.  By coincidence, a restored label can name the OIDs
- * of the table and database that it was restored to; it must not look like a label
- * that was written here.  pg_upgrade keeps OIDs, so there the purge goes on.
- * Existing partitions get their copies.
+ * A restore brought a label.  By coincidence, the OIDs in the label can be
+ * those of the table and the database that got it.  Then the label would look
+ * as if it had been written here, and the purge would not be held.  So we
+ * clear the OID of the table.  pg_upgrade keeps OIDs on purpose: there the
+ * purge continues.  Existing partitions get copies of the label.
  */
 static void
 review_restored(Oid relid)
@@ -130,16 +137,16 @@ review_restored(Oid relid)
 	ttl_docs_write_label(relid, &settings);
 }
 
-/* An index was dropped; was it the purge index? */
+/* Refuses to drop the purge index while TTL is on. */
 static void
-review_index(Oid relid)
+review_dropped_index(Oid relid)
 {
 	Collection	collection;
 	Relation	rel = try_table_open(relid, AccessShareLock);
 
 	if (rel == NULL)
 		return;
-	/* as in review_dropped_trigger */
+	/* pg_restore --clean drops the pieces of a table before the table */
 	if (ttl_docs_lookup_collection(relid, &collection) && collection.settings.on &&
 		!ttl_docs_acts_for_backup(relid) &&
 		!OidIsValid(ttl_docs_purge_index(rel, collection.settings.indexing)))
@@ -147,11 +154,11 @@ review_index(Oid relid)
 				(errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
 				 errmsg("cannot drop the purge index of the collection \"%s\" while a DefaultTTL is set",
 						RelationGetRelationName(rel)),
-				 errhint("To do without it, turn TTL off with ttl_docs.set_default_ttl(), or use ttl_docs.set_indexing() or ttl_docs.release(). A schema tool has to be told to leave it alone.")));
+				 errhint_purge_index(collection.root)));
 	table_close(rel, NoLock);
 }
 
-/* A trigger of our name was dropped. */
+/* Refuses to drop our trigger. */
 static void
 review_dropped_trigger(Oid relid)
 {
@@ -161,10 +168,14 @@ review_dropped_trigger(Oid relid)
 	if (ttl_docs_acts_for_backup(relid))
 		return;
 	if (ttl_docs_lookup_collection(relid, &collection) && !ttl_docs_has_trigger(relid))
-		ttl_docs_refuse_ddl("drop trigger", TTL_DOCS_TRIGGER, relid);
+		ereport(ERROR,
+				(errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
+				 errmsg("cannot drop trigger \"%s\" of the collection \"%s\"",
+						TTL_DOCS_TRIGGER, get_rel_name(relid)),
+				 ttl_docs_errhint_release(collection.root)));
 }
 
-/* A trigger was made, renamed, enabled or disabled. */
+/* A trigger of any name was created, renamed, enabled or disabled. */
 static void
 review_trigger(Oid trigger, Node *parsetree)
 {
@@ -181,17 +192,25 @@ review_trigger(Oid trigger, Node *parsetree)
 		form.tgfoid == ttl_docs_trigger_function())
 	{
 		ttl_docs_refuse_citus_rename(form.tgrelid, NameStr(form.tgname));
-		ttl_docs_refuse_ddl("change trigger", TTL_DOCS_TRIGGER, form.tgrelid);
+		ereport(ERROR,
+				(errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
+				 errmsg("cannot change trigger \"%s\" of the collection \"%s\"",
+						TTL_DOCS_TRIGGER, get_rel_name(form.tgrelid)),
+				 ttl_docs_errhint_release(collection.root)));
 	}
 	if (is_ours && form.tgenabled == TRIGGER_DISABLED)
 	{
 		if (disables_our_trigger(parsetree))
-			ttl_docs_refuse_ddl("disable trigger", TTL_DOCS_TRIGGER, form.tgrelid);
+			ereport(ERROR,
+					(errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
+					 errmsg("cannot disable trigger \"%s\" of the collection \"%s\"",
+							TTL_DOCS_TRIGGER, get_rel_name(form.tgrelid)),
+					 ttl_docs_errhint_release(collection.root)));
 		ereport(NOTICE,
 				(errmsg("trigger \"%s\" of the collection \"%s\" stays enabled",
 						TTL_DOCS_TRIGGER, get_rel_name(form.tgrelid))));
 	}
-	/* in a restore, CREATE TRIGGER comes first and ENABLE ALWAYS next */
+	/* a restore runs CREATE TRIGGER first and ENABLE ALWAYS TRIGGER later */
 	if (is_ours && form.tgenabled != TRIGGER_FIRES_ALWAYS)
 		ttl_docs_run_ddl("ALTER TABLE ONLY %s ENABLE ALWAYS TRIGGER %s",
 						 ttl_docs_quoted_name(form.tgrelid), TTL_DOCS_TRIGGER);
@@ -204,7 +223,7 @@ review_trigger(Oid trigger, Node *parsetree)
 	}
 }
 
-/* Is it ALTER TABLE ... DISABLE TRIGGER with the name of ours? */
+/* Is it ALTER TABLE ... DISABLE TRIGGER with the name of our trigger? */
 static bool
 disables_our_trigger(Node *parsetree)
 {
@@ -223,7 +242,10 @@ disables_our_trigger(Node *parsetree)
 	return false;
 }
 
-/* That one commits in between: too late to ttl_docs_refuse_ddl it at its end. */
+/*
+ * Refuses DROP INDEX CONCURRENTLY of the last purge index while TTL is on.
+ * The command commits before it ends, so the review would be too late.
+ */
 void
 ttl_docs_check_drop_index_concurrently(Oid index, Oid table, const Collection *collection)
 {
@@ -241,12 +263,14 @@ ttl_docs_check_drop_index_concurrently(Oid index, Oid table, const Collection *c
 				(errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
 				 errmsg("cannot drop the purge index \"%s\" of the collection \"%s\" while a DefaultTTL is set",
 						get_rel_name(index), get_rel_name(collection->root)),
-				 errhint("To do without it, turn TTL off with ttl_docs.set_default_ttl(), or use ttl_docs.set_indexing() or ttl_docs.release(). A schema tool has to be told to leave it alone.")));
+				 errhint_purge_index(collection->root)));
 }
 
 /*
- * Core would ttl_docs_refuse_ddl it, too, and then advise CASCADE, which lets expired documents
- * come back as rows of plain tables.
+ * Refuses DROP EXTENSION ttl_docs without CASCADE while there are
+ * collections.  Core would refuse the command too, but its hint advises
+ * CASCADE.  After CASCADE, expired documents come back as rows of plain
+ * tables.
  */
 void
 ttl_docs_check_drop_extension(Node *parsetree)
@@ -264,7 +288,7 @@ ttl_docs_check_drop_extension(Node *parsetree)
 
 		if (strcmp(strVal(lfirst(lc)), TTL_DOCS_EXTENSION) != 0)
 			continue;
-		/* what core has to say of rights goes first */
+		/* if the user lacks the right, core raises its own error */
 		extension = get_extension_oid(TTL_DOCS_EXTENSION, true);
 		if (!OidIsValid(extension) ||
 			!compat_extension_ownercheck(extension, GetUserId()))
@@ -276,16 +300,22 @@ ttl_docs_check_drop_extension(Node *parsetree)
 					 errmsg_plural("cannot drop extension \"%s\" while there is %d collection",
 								   "cannot drop extension \"%s\" while there are %d collections",
 								   count, TTL_DOCS_EXTENSION, count),
-					 errhint("First: SELECT ttl_docs.release(collection) FROM ttl_docs.collections. With CASCADE, expired documents that are still on disk would be rows again.")));
+					 errhint("First make them plain tables: SELECT ttl_docs.release(collection) FROM ttl_docs.collections. With CASCADE, expired documents that were not purged would be visible again.")));
 	}
 }
 
-void
-ttl_docs_refuse_ddl(const char *action, const char *piece, Oid relid)
+/* The hint for a refused drop of the purge index. */
+static int
+errhint_purge_index(Oid root)
 {
-	ereport(ERROR,
-			(errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
-			 errmsg("cannot %s \"%s\" of the collection \"%s\"",
-					action, piece, get_rel_name(relid)),
-			 errhint("ttl_docs.release() makes the collection a plain table again. A schema tool has to be told to leave it alone.")));
+	return errhint("To replace the index, call ttl_docs.set_indexing(). To drop it, turn TTL off first: SELECT ttl_docs.set_default_ttl(%s, NULL). Exclude the index from schema migration tools (see docs/orms.md).",
+				   ttl_docs_quoted_literal(root));
+}
+
+/* The hint for a refused change of a column or of the trigger. */
+int
+ttl_docs_errhint_release(Oid root)
+{
+	return errhint("Make the collection a plain table first: SELECT ttl_docs.release(%s). Exclude the columns and the trigger of ttl_docs from schema migration tools (see docs/orms.md).",
+				   ttl_docs_quoted_literal(root));
 }

@@ -1,27 +1,31 @@
 /*-------------------------------------------------------------------------
  *
  * grace.c
- *		Changes of settings that make living documents expire.
+ *		Holds the purge after a change of settings that makes live documents
+ *		expire.
  *
  * A DefaultTTL that is too short hides documents at once, and the purge would
- * delete them a second later.  So whoever makes such a change (adopt(),
- * set_default_ttl(), ATTACH PARTITION) is told how many documents it concerns,
- * and the purge of the whole collection is held for ttl_docs.purge_grace.  The
- * documents stay expired, but until then they can be copied out.
+ * delete them a second later.  adopt(), set_default_ttl() and ATTACH
+ * PARTITION can make such a change.  They report how many documents they make
+ * expire, and hold the purge of the whole collection for
+ * ttl_docs.purge_grace.  The documents stay expired, but until the hold ends
+ * they can be copied out.
  *
- * The end of the hold is kept in the label, by the clock of the server: a
- * session's clock_offset neither shortens nor prolongs it.  A later change never
- * makes it end earlier.  resume_purge() ends it.
+ * The label has the end of the hold, by the clock of the server.  The
+ * clock_offset of a session neither shortens nor prolongs the hold.  A later
+ * change of settings never makes the hold end earlier.  resume_purge() ends
+ * it.
  *
- * Counting must not make the change slow, so it reads a limited number of entries
- * of the purge index.  These are the entries between the bounds of the old and of
- * the new settings.  Slots are rounded up, so the range is a little wider than
- * needed, and each row is judged under both settings.  A lazy collection has no
- * such entries: the number is unknown, and the purge is held if the table is not
- * empty.
+ * Counting must not make the change slow, so it reads a limited number of
+ * entries of the purge index: those between the bounds of the old and of the
+ * new settings.  Slots are rounded up, so this range is a little wider than
+ * needed, and we judge each row under both settings.  The BRIN index of a
+ * lazy collection has no entries for single documents.  There the count is
+ * unknown, and the purge is held if the table is not empty.
  *
- * The caller holds a lock on the tables that keeps writers out until the change
- * is committed.  An error undoes all of it with the transaction.
+ * The caller holds a lock on the tables that keeps writers out until the
+ * change is committed.  An error undoes the whole change, because it aborts
+ * the transaction.
  *
  *-------------------------------------------------------------------------
  */
@@ -41,7 +45,7 @@
 
 #include "collection/collection_internal.h"
 
-/* how many entries of the purge index are read for a change */
+/* Maximum number of entries of the purge index to read for one change */
 #define MAX_ENTRIES_READ	10000
 
 static void count_in_table(Oid relid, const ExpiryBounds *before,
@@ -60,7 +64,8 @@ static void report_newly_expired(Oid root, const NewlyExpired *found,
 
 /*
  * Counts the documents of a table and its partitions that are live under the
- * settings "before" (NULL: the table was no collection) and expired under "after".
+ * settings "before" and expired under the settings "after".  "before" is NULL
+ * if the table was not a collection.
  */
 NewlyExpired
 ttl_docs_count_newly_expired(Oid relid, const CollectionSettings *before,
@@ -125,7 +130,7 @@ count_in_index(Relation rel, Relation index, const Collection *collection,
 	}
 }
 
-/* Counts in the slots that the two scan keys select. */
+/* Counts newly expired documents in the slots that the keys select. */
 static void
 count_in_slots(Relation rel, Relation index, const Collection *collection,
 			   ScanKey keys, const ExpiryBounds *before,
@@ -156,9 +161,9 @@ count_in_slots(Relation rel, Relation index, const Collection *collection,
 }
 
 /*
- * Tells the caller of a change how many documents it makes expire, and holds the
- * purge in the settings that are about to be written.  Does nothing if there are
- * none.
+ * Reports how many documents a change of settings makes expire, and adds a
+ * hold of the purge to the settings, which the caller is about to write.
+ * Does nothing if the change makes no documents expire.
  */
 void
 ttl_docs_begin_grace(Oid root, CollectionSettings *settings,
@@ -204,14 +209,14 @@ report_newly_expired(Oid root, const NewlyExpired *found,
 					 ttl_docs_quoted_literal(root)) : 0));
 }
 
-/* Is the purge held because a change has made documents expire? */
+/* Is the purge held because a change of settings made documents expire? */
 bool
 ttl_docs_in_grace(const CollectionSettings *settings)
 {
 	return settings->grace_until > ttl_docs_server_clock();
 }
 
-/* For how long it is still held, for people to read. */
+/* Returns for how long the purge is still held, as text for people. */
 char *
 ttl_docs_grace_left(const CollectionSettings *settings)
 {

@@ -4,12 +4,12 @@
  *		Reasons in the settings of a collection not to purge it.
  *
  * - paused: pause_purge() was called.
- * - restored: the label was written for another table or database, so a
- *   restore brought it, or a copy of a database.  Without this hold, a
- *   month-old backup of documents that live for a week would be gone a second
- *   after it is restored.
- * - grace: a change of settings has made living documents expire, and somebody
- *   may want to copy them out (grace.c).
+ * - restored: the label was written for another table or database.  So a
+ *   restore or a copy of a database brought it.  Without this hold,
+ *   documents that live for a week would be purged a second after a
+ *   month-old backup is restored.
+ * - grace: a change of settings made live documents expire, and somebody may
+ *   want to copy them out (grace.c).
  *
  * purge/hold.c has the reasons that are not in the settings.
  *
@@ -28,7 +28,7 @@ static const char *const hold_names[] = {
 	[HOLD_PAUSED] = "paused",
 };
 
-/* The strongest hold that the settings have, or HOLD_NONE. */
+/* Returns the strongest hold in the settings, or HOLD_NONE. */
 SettingsHold
 ttl_docs_settings_hold(Oid root, const CollectionSettings *settings)
 {

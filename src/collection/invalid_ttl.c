@@ -17,8 +17,9 @@
 static void report_invalid_ttl(Oid relid, const char *doc_column);
 
 /*
- * Refuses to turn TTL on while documents hold a ttl that is not valid.  The
- * condition selects them.  The caller holds a lock that keeps writers out.
+ * Raises an error if documents of the table have an invalid ttl.  condition
+ * is SQL that selects these documents.  The caller holds a lock that keeps
+ * writers out.
  */
 void
 ttl_docs_refuse_invalid_ttl(Oid relid, const char *doc_column,
@@ -38,7 +39,7 @@ ttl_docs_refuse_invalid_ttl(Oid relid, const char *doc_column,
 	table_close(rel, NoLock);
 }
 
-/* Raises the error, if the query just run has found any. */
+/* Raises the error if the query that has just run found such documents. */
 static void
 report_invalid_ttl(Oid relid, const char *doc_column)
 {
@@ -58,7 +59,7 @@ report_invalid_ttl(Oid relid, const char *doc_column)
 						   (unsigned long) count, (long long) count,
 						   get_rel_name(relid),
 						   isnull ? "null" : ttl_docs_json_excerpt(DatumGetJsonbP(example))),
-			 errhint("A ttl is an integer from 1 to %d, -1, or null. Find what is not with: SELECT * FROM %s WHERE ttl_docs.document_ttl(%s) = 0",
+			 errhint("A ttl is an integer from 1 to %d, -1, or null. To find the documents with an invalid ttl: SELECT * FROM %s WHERE ttl_docs.document_ttl(%s) = 0.",
 					 TTL_MAX, ttl_docs_quoted_name(relid),
 					 quote_identifier(doc_column))));
 }

@@ -1,29 +1,31 @@
 /*-------------------------------------------------------------------------
  *
  * label.c
- *		The settings of a collection, kept as a security label of its table.
+ *		Stores the settings of a collection as a security label of its table.
  *
- * A label is what PostgreSQL keeps for us: every kind of dump has it with its
- * table, it goes with the table, it follows a rename, and only the table's owner
- * can write it.  label_json.c has its format.
+ * PostgreSQL takes care of security labels: every kind of dump includes the
+ * label of a table, DROP TABLE drops it, ALTER TABLE RENAME keeps it, and
+ * only the owner of the table can write it.  label_json.c defines the text of
+ * the label.
  *
- * Each partition has a copy of the label of its root.  Nothing reads the copy
- * while the table is a partition of a collection.  A partition that is dumped and
- * restored alone brings its copy along.  It is then a collection by itself, with
- * the settings and floors of its root, and its purge is held as restored.  The
- * same happens if a server without the library detaches it.  ttl_docs_set_label()
- * keeps the copies equal to the root's label; ddl_partitions.c gives one to a new
- * partition.
+ * Each partition has a copy of the label of its root.  While the table is a
+ * partition of a collection, the copy has no effect.  The copy takes effect
+ * in two cases: if a partition is dumped and restored alone, or if a server
+ * without the library detaches it.  Then the table is a collection by itself,
+ * with the settings and floors of its root, and its purge is held as
+ * "restored".  ttl_docs_set_label() keeps the copies equal to the label of
+ * the root.  ddl_partitions.c writes the copy for a new partition.
  *
- * Restores write a label with SECURITY LABEL, which calls ttl_docs_check_relabel().
- * It accepts a label for a table that has none.  A collection is changed by the
- * functions of the extension only, which know what else has to happen.  Trigger
- * and index are not required: a restore creates them later.
+ * Restores write a label with SECURITY LABEL, which calls check_relabel().
+ * It accepts a label only for a table that has none.  Only the functions of
+ * the extension change an existing label, because a change of settings needs
+ * other steps too.  check_relabel() does not require the trigger and the
+ * purge index, because a restore creates them later.
  *
- * Writing a label sends a relcache invalidation for the table and its partitions.
- * That clears the caches of cache.c and invalidates cached plans, in every session
- * and on standbys, when the transaction commits; in this session at the next
- * command.
+ * Writing a label sends a relation cache invalidation for the table and its
+ * partitions.  The invalidation clears entries of cache.c and cached plans.
+ * This session processes it at the next command, other sessions and standbys
+ * when the transaction commits.
  *
  *-------------------------------------------------------------------------
  */
@@ -54,20 +56,20 @@
 
 #include "collection/collection_internal.h"
 
-/* no label that we write is longer, even if every byte of a name is escaped */
+/* Our own labels are shorter, even if every byte of a name is escaped */
 #define LABEL_MAX_LENGTH 1024
 
-/* an error shows so much of a label that is not ours */
+/* Maximum number of bytes of an invalid label that an error shows */
 #define LABEL_EXCERPT 64
 
-/* somebody may not know that they have written a label of ours */
+/* Users may not know that they used ttl_docs as the label provider */
 #define LABEL_DETAIL "SECURITY LABEL without FOR means the provider ttl_docs if no other label provider is loaded."
 #define LABEL_HINT "To use another provider, load its library and write SECURITY LABEL FOR provider. To make a table a collection, call ttl_docs.adopt()."
 
 /* Has this transaction written a label? */
 static bool has_changed_label = false;
 
-static void label_has_changed(Oid relid);
+static void announce_label_change(Oid relid);
 static SysScanDesc scan_labels(Relation seclabels);
 static void check_relabel(const ObjectAddress *object, const char *label);
 static bool has_same_settings(const CollectionSettings *a,
@@ -83,8 +85,8 @@ ttl_docs_label_init(void)
 }
 
 /*
- * Has this transaction changed the settings of any collection?  If so, queries
- * cannot go by settings that they have read before.
+ * Has this transaction changed the settings of any collection?  If so,
+ * queries must not use settings that they read before the change.
  */
 bool
 ttl_docs_changed_collections(void)
@@ -92,23 +94,23 @@ ttl_docs_changed_collections(void)
 	return has_changed_label;
 }
 
-/* The transaction has ended. */
+/* Called at the end of a transaction. */
 void
 ttl_docs_forget_changes(void)
 {
 	has_changed_label = false;
 }
 
-/* Notes that the label of a table was written, and tells everybody. */
+/* Sends invalidations after a label was written, and notifies the purge. */
 static void
-label_has_changed(Oid relid)
+announce_label_change(Oid relid)
 {
 	has_changed_label = true;
 	ttl_docs_invalidate_tree(relid);
 	ttl_docs_note_change(relid);
 }
 
-/* Reads the label of that very table; false if it has none. */
+/* Reads the label of this table, not of its root; false if it has none. */
 bool
 ttl_docs_read_label(Oid relid, CollectionSettings *settings)
 {
@@ -118,8 +120,9 @@ ttl_docs_read_label(Oid relid, CollectionSettings *settings)
 }
 
 /*
- * The same as a snapshot sees it (NULL: as it is now), and who wrote it.  Labels
- * are rows like any others, so an old snapshot finds the label of its time.
+ * Reads the label of this table as a snapshot sees it, and the transaction
+ * that wrote it.  Reads the latest label if snapshot is NULL.  Labels are
+ * rows of pg_seclabel, so an old snapshot finds the label of its time.
  */
 bool
 ttl_docs_read_label_at(Oid relid, Snapshot snapshot, CollectionSettings *settings,
@@ -158,20 +161,22 @@ ttl_docs_read_label_at(Oid relid, Snapshot snapshot, CollectionSettings *setting
 }
 
 /*
- * Writes the label of that table and the copies of its partitions, or removes
- * them (NULL), with effect from the next command on.  The caller has checked
- * rights, and holds a lock on the table.
+ * Writes the label of a table and the copies of its partitions, or removes
+ * them if settings is NULL.  The change is visible after the next command
+ * counter increment.  The caller has checked rights, and holds a lock on the
+ * table.
  *
- * A partition that is being detached concurrently belongs to the collection until
- * it is gone, so its copy changes, too.  release() leaves it out, with its expired
- * documents, so its copy stays and makes it a collection by itself.
+ * A partition that is being detached concurrently belongs to the collection
+ * until the command ends, so its copy changes too.  When labels are removed,
+ * the copy of such a partition stays and makes it a collection by itself,
+ * because release() has not deleted its expired documents.
  */
 void
 ttl_docs_set_label(Oid relid, const CollectionSettings *settings)
 {
 	bool		pushed = ttl_docs_push_snapshot();
 	char	   *label = settings != NULL ? ttl_docs_print_label(settings) : NULL;
-	/* the lock keeps a partition from being dropped under its new label */
+	/* the lock keeps a partition from being dropped at the same time */
 	List	   *tables = settings != NULL ?
 		ttl_docs_partition_tree(relid, ShareUpdateExclusiveLock) :
 		find_all_inheritors(relid, ShareUpdateExclusiveLock, NULL);
@@ -185,12 +190,12 @@ ttl_docs_set_label(Oid relid, const CollectionSettings *settings)
 		SetSecurityLabel(&address, TTL_DOCS_PROVIDER, label);
 	}
 	list_free(tables);
-	label_has_changed(relid);
+	announce_label_change(relid);
 	if (pushed)
 		PopActiveSnapshot();
 }
 
-/* Writes the label as ttl_docs_set_label() does, with effect at once. */
+/* Like ttl_docs_set_label(), but makes the change visible at once. */
 void
 ttl_docs_write_label(Oid relid, const CollectionSettings *settings)
 {
@@ -199,9 +204,9 @@ ttl_docs_write_label(Oid relid, const CollectionSettings *settings)
 }
 
 /*
- * Removes every label of this database, when the extension goes: a label
- * without its trigger and its functions would be half a collection.  Returns
- * how many collections there were.
+ * Removes all labels of this database when the extension is dropped, because
+ * its triggers and functions are dropped too.  Returns the number of
+ * collections that there were.
  */
 int
 ttl_docs_remove_all_labels(void)
@@ -222,7 +227,7 @@ ttl_docs_remove_all_labels(void)
 	return count;
 }
 
-/* The collections of this database, without their partitions, as a list of OIDs. */
+/* Returns the OIDs of all collections, without their partitions. */
 List *
 ttl_docs_all_collections(void)
 {
@@ -238,7 +243,7 @@ ttl_docs_all_collections(void)
 	systable_endscan(scan);
 	table_close(seclabels, AccessShareLock);
 
-	/* most are no partitions, which is a cheap answer */
+	/* most tables are not partitions, and that test is cheap */
 	foreach(lc, labelled)
 		if (!get_rel_relispartition(lfirst_oid(lc)) ||
 			ttl_docs_has_own_label(lfirst_oid(lc)))
@@ -247,7 +252,7 @@ ttl_docs_all_collections(void)
 	return found;
 }
 
-/* Starts to read all labels of ours. */
+/* Begins a scan of all ttl_docs labels. */
 static SysScanDesc
 scan_labels(Relation seclabels)
 {
@@ -259,8 +264,8 @@ scan_labels(Relation seclabels)
 }
 
 /*
- * Core calls this when somebody runs SECURITY LABEL, after it has checked that
- * they own the table.
+ * Core calls this function for SECURITY LABEL, after it has checked that the
+ * user owns the table.
  */
 static void
 check_relabel(const ObjectAddress *object, const char *label)
@@ -286,7 +291,7 @@ check_relabel(const ObjectAddress *object, const char *label)
 
 	if (label != NULL)
 		require_json_object(label);
-	/* everybody's views and every worker read it */
+	/* views of all users and all purge workers read every label */
 	if (label != NULL && strlen(label) > LABEL_MAX_LENGTH)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -297,7 +302,7 @@ check_relabel(const ObjectAddress *object, const char *label)
 	if (ttl_docs_lookup_collection(object->objectId, &collection) &&
 		collection.root != object->objectId)
 	{
-		/* a restore can bring the copy after it has attached the partition */
+		/* a restore can write the copy after it has attached the partition */
 		if (label != NULL && has_same_settings(&settings, &collection.settings))
 			return;
 		ereport(ERROR,
@@ -305,28 +310,29 @@ check_relabel(const ObjectAddress *object, const char *label)
 				 errmsg("table \"%s\" is a partition of the collection \"%s\"",
 						get_rel_name(object->objectId),
 						get_rel_name(collection.root)),
-				 errhint("It has the settings of that collection.")));
+				 errhint("To change the settings of \"%s\", call ttl_docs.set_default_ttl() or ttl_docs.set_indexing().",
+						 get_rel_name(collection.root))));
 	}
 	if (ttl_docs_read_label(object->objectId, &before))
 	{
-		/* restoring the same over itself is harmless */
+		/* a restore may write the same label again */
 		if (label != NULL && strcmp(ttl_docs_print_label(&settings), ttl_docs_print_label(&before)) == 0)
 			return;
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("table \"%s\" is a collection already",
+				 errmsg("table \"%s\" is already a collection",
 						get_rel_name(object->objectId)),
-				 errhint("Its label is written by ttl_docs.set_default_ttl(), set_indexing() and release().")));
+				 errhint("To change its label, call ttl_docs.set_default_ttl(), ttl_docs.set_indexing() or ttl_docs.release().")));
 	}
 	if (label == NULL)
 		return;
 
 	check_labelled_table(object->objectId, &settings);
 	ttl_docs_note_restored(object->objectId);
-	label_has_changed(object->objectId);
+	announce_label_change(object->objectId);
 }
 
-/* Are two labels the same, but for the place where they were written? */
+/* Are two labels equal, apart from their "database" and "table"? */
 static bool
 has_same_settings(const CollectionSettings *a, const CollectionSettings *b)
 {
@@ -337,14 +343,20 @@ has_same_settings(const CollectionSettings *a, const CollectionSettings *b)
 	return strcmp(ttl_docs_print_label(&moved), ttl_docs_print_label(b)) == 0;
 }
 
-/* A label that is not even a JSON object was meant for another provider. */
+/*
+ * Raises an error unless the label is a JSON object.  Other labels were
+ * probably meant for another provider.
+ */
 static void
 require_json_object(const char *label)
 {
 	int			length = strlen(label);
 	int			shown = pg_mbcliplen(label, length, LABEL_EXCERPT);
 
-	/* one that is too long is refused anyway: it may be deep, so do not parse it */
+	/*
+	 * The caller refuses a label that is too long.  Do not parse it: it could
+	 * be deeply nested.
+	 */
 	if (label[strspn(label, " \t\r\n")] == '{' &&
 		(length > LABEL_MAX_LENGTH || compat_is_json(label)))
 		return;
@@ -356,11 +368,11 @@ require_json_object(const char *label)
 			 errhint(LABEL_HINT)));
 }
 
-/* Can that table be what its new label says? */
+/* Raises an error unless the table can have these settings. */
 static void
 check_labelled_table(Oid relid, const CollectionSettings *settings)
 {
-	/* core has it locked */
+	/* core has locked the table */
 	Relation	rel = relation_open(relid, NoLock);
 	AttrNumber	ts;
 	AttrNumber	doc;

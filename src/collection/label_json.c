@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * label_json.c
- *		The text of a label.
+ *		Prints and parses the text of a label.
  *
  * A label is a JSON object, so that people and SQL can read it:
  *
@@ -9,11 +9,12 @@
  * 	 "indexing": "consistent", "written_floor": null, "due_floor": null,
  * 	 "paused": false, "database": 5, "table": 16390}
  *
- * "database" and "table" are the OIDs under which the label was written.  If they
- * differ from those of the table that has the label, a restore brought it.
+ * "database" and "table" are the OIDs of the database and the table for which
+ * the label was written.  If the label is on another table or in another
+ * database, a restore brought it.
  *
- * Two keys are present only if they are set: "grace_until", a time (grace.c), and
- * "purge_subscribed": true (purge/hold.c).
+ * Two keys are present only if they are set: "grace_until", a time (grace.c),
+ * and "purge_subscribed": true (purge/hold.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -79,7 +80,7 @@ print_time(StringInfo buf, const char *key, TimestampTz time)
 		appendStringInfo(buf, ", \"%s\": \"%s\"", key, iso_time(time));
 }
 
-/* A time in the one form that labels have. */
+/* Prints a time in the only form that labels use: ISO 8601, in UTC. */
 static char *
 iso_time(TimestampTz time)
 {
@@ -89,7 +90,7 @@ iso_time(TimestampTz time)
 							  TIMESTAMPTZOID, &utc);
 }
 
-/* Reads what ttl_docs_print_label wrote, or raises an error. */
+/* Parses a label that ttl_docs_print_label() wrote, or raises an error. */
 void
 ttl_docs_parse_label(const char *label, CollectionSettings *settings)
 {
@@ -146,8 +147,8 @@ has_key(Jsonb *label, const char *key)
 }
 
 /*
- * The value of a key, NULL for a JSON null; an error if the key is missing or
- * of another type.
+ * Returns the value of a key, or NULL if it is a JSON null.  Raises an error
+ * if the key is missing or its value is of another type.
  */
 static JsonbValue *
 label_value(Jsonb *label, const char *key, enum jbvType type, JsonbValue *value)
@@ -194,9 +195,12 @@ label_time(Jsonb *label, const char *key)
 												   CStringGetDatum(text),
 												   ObjectIdGetDatum(InvalidOid),
 												   Int32GetDatum(-1)));
+
 	/*
-	 * not "now", nor anything else that means something else elsewhere, nor the
-	 * end of time: documents are stamped with the moment after a floor
+	 * Only accept the form that iso_time() prints.  Other forms, such as
+	 * "now", can mean another time elsewhere.  Refuse the last possible time
+	 * too, because documents can be stamped with the microsecond after a
+	 * floor.
 	 */
 	if (TIMESTAMP_NOT_FINITE(time) || !IS_VALID_TIMESTAMP(time + 1) ||
 		strcmp(iso_time(time), text) != 0)
@@ -211,5 +215,5 @@ report_bad_label(const char *key)
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 			 errmsg("invalid label for a collection of ttl_docs"),
 			 errdetail("The value of \"%s\" is missing or not valid.", key),
-			 errhint("Labels are written by the functions of the extension; use ttl_docs.adopt().")));
+			 errhint("Only the functions of ttl_docs write labels. To make a table a collection, call ttl_docs.adopt().")));
 }

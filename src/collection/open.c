@@ -1,11 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * open.c
- *		Opens a collection, with the checks that its functions have in common.
+ *		Opens a collection, with the checks that most functions need.
  *
- * Rights are checked before a lock is taken, so that others cannot queue up on a
- * lock.  A collection is locked with all of its partitions, because a partition
- * can be read and written without a look at the root.
+ * Rights are checked before a lock is taken.  Otherwise a user without rights
+ * could block others by waiting for the lock.  A collection is locked with
+ * all of its partitions, because queries can read and write a partition
+ * without a lock on the root.
  *
  *-------------------------------------------------------------------------
  */
@@ -24,7 +25,7 @@
 
 #include "collection/collection_internal.h"
 
-/* The first argument of a function that is about a collection. */
+/* Returns the first argument of a function, which must be a collection. */
 Oid
 ttl_docs_collection_arg(FunctionCallInfo fcinfo)
 {
@@ -36,8 +37,8 @@ ttl_docs_collection_arg(FunctionCallInfo fcinfo)
 }
 
 /*
- * Opens a table for a change that only its owner may make.  The right is
- * checked before the lock is taken, so that others cannot queue up on it.
+ * Opens a table for a change that only its owner may make.  Checks the right
+ * before it takes the lock.
  */
 Relation
 ttl_docs_open_owned(Oid relid, LOCKMODE lockmode)
@@ -57,8 +58,8 @@ ttl_docs_open_owned(Oid relid, LOCKMODE lockmode)
 }
 
 /*
- * The same for a collection, which is locked with all of its partitions: a
- * partition can be read and written without asking for the root.
+ * Opens a collection for a change that only its owner may make.  Also locks
+ * all of its partitions.
  */
 Relation
 ttl_docs_open_collection(Oid relid, LOCKMODE lockmode, Collection *collection)
@@ -86,8 +87,10 @@ ttl_docs_lock_tree(Oid relid, LOCKMODE lockmode)
 }
 
 /*
- * Raises an error if a query of this session is at work on the table or one of
- * its partitions: our lock does not keep ourselves out.
+ * Raises an error if a query of this session uses the table or one of its
+ * partitions.  Our lock does not conflict with locks of our own session.
+ * "action" is a verb, possibly with an object and a preposition, for core's
+ * message: cannot (action) "(table)" because it is being used.
  */
 void
 ttl_docs_require_unused(Relation rel, const char *action)
@@ -109,7 +112,7 @@ ttl_docs_require_unused(Relation rel, const char *action)
 	list_free(tables);
 }
 
-/* For what only a collection has. */
+/* Raises an error: the table is not a collection, or does not exist. */
 void
 ttl_docs_report_no_collection(Oid relid)
 {
@@ -122,5 +125,5 @@ ttl_docs_report_no_collection(Oid relid)
 	ereport(ERROR,
 			(errcode(ERRCODE_WRONG_OBJECT_TYPE),
 			 errmsg("\"%s\" is not a collection", name),
-			 errhint("The view ttl_docs.collections lists those that are; ttl_docs.adopt() makes it one.")));
+			 errhint("The view ttl_docs.collections lists all collections. To make a table a collection, call ttl_docs.adopt().")));
 }

@@ -1,10 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * partitions.c
- *		The tables of a collection: its root and partitions of all levels.
+ *		Lists the tables of a collection: its root and all partitions.
  *
- * Core leaves partitions that are being detached concurrently out of its lists.
- * They belong to the collection until they are gone, so some callers need them.
+ * Core's lists leave out partitions that are being detached concurrently.
+ * These belong to the collection until the command ends, so some callers need
+ * them.
  *
  *-------------------------------------------------------------------------
  */
@@ -18,8 +19,9 @@
 #include "collection/collection_internal.h"
 
 /*
- * A table and its partitions of all levels, also those that are being detached
- * concurrently, which core leaves out.  The partitions get locked.
+ * Returns a table and its partitions of all levels, including those that are
+ * being detached concurrently.  Locks the partitions, but not the table
+ * itself.
  */
 List *
 ttl_docs_partition_tree(Oid relid, LOCKMODE lockmode)
@@ -34,7 +36,7 @@ ttl_docs_partition_tree(Oid relid, LOCKMODE lockmode)
 	return tables;
 }
 
-/* The tables that hold the documents of a collection, as a list of OIDs. */
+/* Returns the OIDs of the tables that hold the documents of a collection. */
 List *
 ttl_docs_collection_tables(Oid root)
 {
@@ -50,8 +52,9 @@ ttl_docs_collection_tables(Oid root)
 }
 
 /*
- * Raises an error if a partition is being detached concurrently.  Core leaves such a
- * partition out of what it does to the tree, so we could not change all of it.
+ * Raises an error if a partition is being detached concurrently.  Commands on
+ * the root do not reach such a partition, so we could not change all tables
+ * of the collection.
  */
 void
 ttl_docs_require_no_pending_detach(Oid relid)

@@ -1,9 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * preview.c
- *		preview(): what a DefaultTTL would do to the documents that are live now.
+ *		preview(): counts the live documents that a DefaultTTL would expire.
  *
- * Runs as the caller, changes nothing, and shows only what the caller may read.
+ * preview() runs as the caller, changes nothing, and shows only documents
+ * that the caller may read.
  *
  *-------------------------------------------------------------------------
  */
@@ -26,8 +27,8 @@
 PG_FUNCTION_INFO_V1(ttl_docs_preview);
 PG_FUNCTION_INFO_V1(ttl_docs_expires_under);
 
-#define PREVIEW_COUNTS		5	/* leading columns of preview() */
-#define PREVIEW_EXAMPLES	5	/* documents it names */
+#define PREVIEW_COUNTS		5	/* number of counts, the first result columns */
+#define PREVIEW_EXAMPLES	5	/* maximum number of documents it names */
 
 static void preview_counts(const char *table, const char *live,
 						   const char *expires, Datum *counts);
@@ -38,9 +39,8 @@ static char *document_name_expression(Relation rel);
 /*
  * preview(collection regclass, default_ttl integer)
  *
- * Counts what a DefaultTTL would do to the documents that are live now, and
- * names a few that it would expire at once.  Changes nothing, and shows only
- * what the caller may read.
+ * Counts the live documents that would expire at once, later, or never under
+ * a DefaultTTL.  Names a few that would expire at once.
  */
 Datum
 ttl_docs_preview(PG_FUNCTION_ARGS)
@@ -67,7 +67,7 @@ ttl_docs_preview(PG_FUNCTION_ARGS)
 	expires = psprintf("%s.expires_under(%s, %s, %s)", TTL_DOCS_INTERNAL,
 					   TTL_DOCS_TS_COLUMN, TTL_DOCS_TTL_COLUMN,
 					   PG_ARGISNULL(1) ? "NULL" : psprintf("%d", PG_GETARG_INT32(1)));
-	/* also where the caller's settings show expired documents */
+	/* needed if settings of the session make expired documents visible */
 	live = psprintf("NOT %s.is_expired(%u, %s, %s)", TTL_DOCS_SCHEMA, relid,
 					TTL_DOCS_TS_COLUMN, TTL_DOCS_TTL_COLUMN);
 	preview_counts(ttl_docs_quoted_name(relid), live, expires, values);
@@ -77,7 +77,10 @@ ttl_docs_preview(PG_FUNCTION_ARGS)
 													  values, nulls)));
 }
 
-/* How many live documents would expire when; all of them bigint. */
+/*
+ * Counts live documents: all; those that would expire now, later, and never;
+ * and those with an invalid ttl.  Each count is a bigint.
+ */
 static void
 preview_counts(const char *table, const char *live, const char *expires,
 			   Datum *counts)
@@ -100,14 +103,14 @@ preview_counts(const char *table, const char *live, const char *expires,
 	{
 		bool		isnull;
 
-		/* by value on the machines that we build for */
+		/* bigint is passed by value on all supported platforms */
 		counts[i] = SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc,
 								  i + 1, &isnull);
 	}
 	SPI_finish();
 }
 
-/* Names a few that would expire now, as text[]. */
+/* Returns the names of a few documents that would expire now, as text[]. */
 static Datum
 preview_examples(Relation rel, const char *live, const char *expires)
 {
@@ -130,7 +133,7 @@ preview_examples(Relation rel, const char *live, const char *expires)
 	return examples;
 }
 
-/* SQL that names a document: its primary key as text, or where it is. */
+/* Returns SQL for the name of a document: its primary key, or its ctid. */
 static char *
 document_name_expression(Relation rel)
 {
@@ -149,15 +152,15 @@ document_name_expression(Relation rel)
 						 quote_identifier(get_attname(RelationGetRelid(rel),
 													  attno, false)));
 	}
-	/* not by a cast: that can be code of whoever owns the type */
+	/* format(), not a cast: a cast can run code of the owner of the type */
 	return bms_num_members(key) == 1 ?
 		psprintf("pg_catalog.format('%%s', %s)", buf.data) :
 		psprintf("ROW(%s)::pg_catalog.text", buf.data);
 }
 
 /*
- * expires_under(ts timestamptz, ttl integer, default_ttl integer): when a
- * document would expire under some DefaultTTL, for preview().
+ * expires_under(ts timestamptz, ttl integer, default_ttl integer): the time
+ * at which a document would expire under a DefaultTTL.
  */
 Datum
 ttl_docs_expires_under(PG_FUNCTION_ARGS)

@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * purge_index.c
- *		The purge index of a table: recognises, builds and drops it.
+ *		Recognises, builds and drops the purge index of a table.
  *
- * The purge index is known by its definition, not by its name, so that it can be
- * renamed, reindexed concurrently, or replaced: an index on _slot alone, of the
- * access method that the indexing mode asks for.
+ * We recognise the purge index by its definition, not by its name: an index
+ * on _slot alone, with the access method of the indexing mode.  So users can
+ * rename it, reindex it concurrently, or replace it.
  *
  *-------------------------------------------------------------------------
  */
@@ -32,14 +32,14 @@ static bool is_purge_index(Relation rel, Oid indexid, IndexingMode indexing);
 static Node *index_predicate(Relation index);
 static bool is_slot_not_null(Node *predicate, AttrNumber slot);
 
-/* The valid purge index of a table for that mode; InvalidOid if it has none. */
+/* Returns a valid purge index of the table for the mode, or InvalidOid. */
 Oid
 ttl_docs_purge_index(Relation rel, IndexingMode indexing)
 {
 	return ttl_docs_other_purge_index(rel, indexing, InvalidOid);
 }
 
-/* The same, without one that is about to go. */
+/* Returns a valid purge index other than "excluded", or InvalidOid. */
 Oid
 ttl_docs_other_purge_index(Relation rel, IndexingMode indexing, Oid excluded)
 {
@@ -66,7 +66,7 @@ ttl_docs_other_purge_index(Relation rel, IndexingMode indexing, Oid excluded)
 static bool
 is_purge_index(Relation rel, Oid indexid, IndexingMode indexing)
 {
-	/* gone in the meantime: REINDEX CONCURRENTLY and DROP INDEX swap them */
+	/* REINDEX CONCURRENTLY or DROP INDEX may have dropped it concurrently */
 	Relation	index = try_relation_open(indexid, AccessShareLock);
 	AttrNumber	slot;
 	bool		result;
@@ -82,13 +82,13 @@ is_purge_index(Relation rel, Oid indexid, IndexingMode indexing)
 		index->rd_rel->relam == (indexing == INDEXING_LAZY ?
 								 BRIN_AM_OID : BTREE_AM_OID);
 
-	/* ascending, by the usual order: its beginning is what is due first */
+	/* ascending, because the purge reads the earliest slots first */
 	if (result && indexing == INDEXING_CONSISTENT &&
 		index->rd_rel->relkind == RELKIND_INDEX)
 		result = index->rd_indoption[0] == 0 &&
 			index->rd_opfamily[0] == INTEGER_BTREE_FAM_OID;
 
-	/* a partial one has to hold every document that can expire */
+	/* a partial index must contain every document that can expire */
 	if (result)
 	{
 		Node	   *predicate = index_predicate(index);
@@ -101,9 +101,10 @@ is_purge_index(Relation rel, Oid indexid, IndexingMode indexing)
 }
 
 /*
- * The predicate of an index as it is stored.  Core's function computes what is
- * constant in it, and so runs functions of its owner: not for a background
- * worker, who has more rights.
+ * Returns the predicate of an index as it is stored.  We do not use core's
+ * RelationGetIndexPredicate(): it evaluates constant parts of the predicate,
+ * and so can run functions of the owner.  A background worker has more rights
+ * than the owner, and must not run these.
  */
 static Node *
 index_predicate(Relation index)
@@ -123,7 +124,7 @@ index_predicate(Relation index)
 	return predicate;
 }
 
-/* Is it "_slot IS NOT NULL", and nothing else? */
+/* Is the predicate exactly "_slot IS NOT NULL"? */
 static bool
 is_slot_not_null(Node *predicate, AttrNumber slot)
 {
@@ -134,7 +135,7 @@ is_slot_not_null(Node *predicate, AttrNumber slot)
 		((Var *) test->arg)->varattno == slot;
 }
 
-/* Builds the purge index of that mode, unless the table has it. */
+/* Builds the purge index for a mode, unless the table already has one. */
 void
 ttl_docs_create_purge_index(Oid relid, IndexingMode indexing)
 {
@@ -153,7 +154,7 @@ ttl_docs_create_purge_index(Oid relid, IndexingMode indexing)
 						 TTL_DOCS_SLOT_COLUMN);
 }
 
-/* Drops the purge indexes of that mode. */
+/* Drops all purge indexes for a mode. */
 void
 ttl_docs_drop_purge_index(Oid relid, IndexingMode indexing)
 {

@@ -1,19 +1,21 @@
 /*-------------------------------------------------------------------------
  *
  * recompute.c
- *		Makes _ttl and _slot right for rows that have not passed our trigger.
+ *		Recomputes _ttl and _slot of rows that our trigger has not seen.
  *
- * Such rows come with a table that is attached as a partition, or that had
- * columns of these names before it was adopted.  Both columns follow from the
- * document and its stamp; rows where they are right are left alone.
+ * A table can bring such rows when it is attached as a partition, or when it
+ * had columns of these names before it was adopted.  Both columns follow from
+ * the document and _ts.  Rows that already have the right values are not
+ * written.
  *
- * The rows are rewritten here and not by an UPDATE.  To the user no document
- * changes, so no trigger, rule, policy or constraint has a say in it; and
- * neither may their code run in a command that would otherwise run none of it.
- * What does run are index expressions and generated columns, as the owner of
- * the table and in a restricted context, as when core builds an index.
+ * We replace the rows here instead of running an UPDATE.  For the user no
+ * document changes, so triggers, rules, policies and constraints do not
+ * apply.  Their code must not run either, because ATTACH PARTITION and
+ * adopt() would not run it otherwise.  Only index expressions and generated
+ * columns run, as the owner of the table and in a restricted context, as when
+ * core builds an index.
  *
- * The caller holds ACCESS EXCLUSIVE, so rows do not change underneath.
+ * The caller holds ACCESS EXCLUSIVE, so no other session changes the rows.
  *
  *-------------------------------------------------------------------------
  */
@@ -34,8 +36,8 @@
 #include "collection/collection_internal.h"
 
 static void recompute_rows(Relation rel, const Collection *collection);
-static HeapTuple recomputed(Relation rel, const Collection *collection,
-							HeapTuple tuple);
+static HeapTuple recomputed_row(Relation rel, const Collection *collection,
+								HeapTuple tuple);
 static void replace_row(ResultRelInfo *relinfo, EState *estate, Snapshot snapshot,
 						ItemPointer tid, HeapTuple tuple);
 
@@ -76,14 +78,14 @@ recompute_rows(Relation rel, const Collection *collection)
 
 		CHECK_FOR_INTERRUPTS();
 		MemoryContextSwitchTo(GetPerTupleMemoryContext(estate));
-		tuple = recomputed(rel, collection, ExecCopySlotHeapTuple(slot));
-		/* rows that a trigger or a cursor still waits for must not move */
+		tuple = recomputed_row(rel, collection, ExecCopySlotHeapTuple(slot));
+		/* a pending trigger or a cursor may still need the old version */
 		if (tuple != NULL && in_use)
 			ereport(ERROR,
 					(errcode(ERRCODE_OBJECT_IN_USE),
 					 errmsg("cannot compute the system columns of \"%s\" because this session still uses it",
 							RelationGetRelationName(rel)),
-					 errhint("Close cursors on it, and let the checks that wait for the end of the transaction come first: COMMIT, or SET CONSTRAINTS ALL IMMEDIATE.")));
+					 errhint("Close cursors on the table, and run SET CONSTRAINTS ALL IMMEDIATE or COMMIT first.")));
 		if (tuple != NULL)
 			replace_row(relinfo, estate, snapshot, &slot->tts_tid, tuple);
 		MemoryContextSwitchTo(caller);
@@ -96,9 +98,9 @@ recompute_rows(Relation rel, const Collection *collection)
 	FreeExecutorState(estate);
 }
 
-/* The row as it should be, or NULL if it is. */
+/* Returns the row with the right _ttl and _slot; NULL if nothing changes. */
 static HeapTuple
-recomputed(Relation rel, const Collection *collection, HeapTuple tuple)
+recomputed_row(Relation rel, const Collection *collection, HeapTuple tuple)
 {
 	TupleDesc	tupdesc = RelationGetDescr(rel);
 	Stamp		old = ttl_docs_tuple_stamp(collection, tuple, tupdesc);
@@ -116,7 +118,7 @@ recomputed(Relation rel, const Collection *collection, HeapTuple tuple)
 
 	ttl_docs_read_ttl(doc, isnull, &stamp, &found);
 	new_slot = ttl_docs_slot(&stamp, collection->settings.default_ttl);
-	/* a slot from the time of another DefaultTTL is right, too */
+	/* a slot that was computed under another DefaultTTL is right too */
 	if (stamp.inherits && new_slot != NO_SLOT && ttl_docs_may_be_slot(&stamp, old_slot))
 		new_slot = old_slot;
 	if (stamp.inherits == old.inherits && stamp.ttl == old.ttl && new_slot == old_slot)
@@ -128,7 +130,7 @@ recomputed(Relation rel, const Collection *collection, HeapTuple tuple)
 	return heap_modify_tuple_by_cols(tuple, tupdesc, 2, columns, values, nulls);
 }
 
-/* Stores a row over the one at tid, with its index entries. */
+/* Replaces the row at tid, and adds index entries. */
 static void
 replace_row(ResultRelInfo *relinfo, EState *estate, Snapshot snapshot,
 			ItemPointer tid, HeapTuple tuple)

@@ -4,13 +4,13 @@
  *		release(): a collection becomes a plain table again.
  *
  * An expired document must not come back as a plain row.  So release() first
- * deletes the expired documents, with their triggers and foreign key actions, as
- * the owner of the table, and only if all code that would run can be trusted
- * (core/trusted_code.c).  Then it removes the label, the trigger and the system
- * columns.
+ * deletes the expired documents, with their triggers and foreign key actions,
+ * as the owner of the table, and only if all code that would run can be
+ * trusted (core/trusted_code.c).  Then it removes the label, the trigger and
+ * the system columns.
  *
- * Locks: ACCESS EXCLUSIVE on the table and its partitions until the transaction
- * ends, as the ALTER TABLE that it runs.
+ * Locks: ACCESS EXCLUSIVE on the table and its partitions until the
+ * transaction ends, because release() runs ALTER TABLE.
  *
  *-------------------------------------------------------------------------
  */
@@ -34,7 +34,7 @@
 
 PG_FUNCTION_INFO_V1(ttl_docs_release);
 
-/* The way through the expired rows of a table */
+/* A scan that returns the expired rows of a table */
 typedef struct ExpiredScan
 {
 	const Collection *collection;
@@ -50,7 +50,7 @@ static void require_no_other_index(Relation rel, const Collection *collection);
 static int64 delete_expired_documents(Oid relid);
 static bool has_expired_rows(Relation rel, const Collection *collection);
 static int64 delete_expired_rows(Relation rel, const Collection *collection);
-static void require_own_code(Relation rel, Oid root);
+static void require_trusted_code(Relation rel, Oid root);
 static void begin_expired_scan(ExpiredScan *expired, Relation rel,
 							   const Collection *collection);
 static bool next_expired_row(ExpiredScan *expired);
@@ -95,7 +95,10 @@ ttl_docs_release(PG_FUNCTION_ARGS)
 	PG_RETURN_VOID();
 }
 
-/* release() would delete documents that somebody may want to copy out. */
+/*
+ * Raises an error during the hold of grace.c.  release() would delete
+ * documents that somebody may want to copy out.
+ */
 static void
 require_no_grace(Relation rel, const CollectionSettings *settings)
 {
@@ -112,8 +115,9 @@ require_no_grace(Relation rel, const CollectionSettings *settings)
 }
 
 /*
- * Raises an error if triggers of the table wait for the end of the transaction:
- * core refuses to alter such a table.  Firing them is up to the user.
+ * Raises an error if the table has deferred trigger events in this
+ * transaction.  Core refuses ALTER TABLE then.  Only the user can decide to
+ * fire the triggers.
  */
 static void
 require_no_pending_trigger(Relation rel)
@@ -131,7 +135,10 @@ require_no_pending_trigger(Relation rel)
 	list_free(tables);
 }
 
-/* An index that goes with a system column would be lost without a word. */
+/*
+ * Raises an error if an index other than the purge index uses a system
+ * column.  DROP COLUMN would drop the index without a message.
+ */
 static void
 require_no_other_index(Relation rel, const Collection *collection)
 {
@@ -153,17 +160,17 @@ require_no_other_index(Relation rel, const Collection *collection)
 			 ncolumns > 1))
 			ereport(ERROR,
 					(errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
-					 errmsg("cannot release \"%s\": the index \"%s\" uses its system columns",
+					 errmsg("cannot release \"%s\" because index \"%s\" uses its system columns",
 							RelationGetRelationName(rel), RelationGetRelationName(index)),
-					 errhint("Drop the index, or build it without them, first.")));
+					 errhint("First drop the index with DROP INDEX, or replace it by an index without system columns.")));
 		index_close(index, AccessShareLock);
 	}
 	list_free(indexes);
 }
 
 /*
- * Deletes the expired documents of a table and its partitions, and returns how
- * many there were.
+ * Deletes the expired documents of a table and its partitions.  Returns how
+ * many were deleted.
  */
 static int64
 delete_expired_documents(Oid relid)
@@ -210,7 +217,7 @@ delete_expired_rows(Relation rel, const Collection *collection)
 	ExpiredScan expired;
 	int64		deleted = 0;
 
-	require_own_code(rel, collection->root);
+	require_trusted_code(rel, collection->root);
 	begin_expired_scan(&expired, rel, collection);
 	while (next_expired_row(&expired))
 	{
@@ -221,9 +228,9 @@ delete_expired_rows(Relation rel, const Collection *collection)
 		if (result == DELETE_REFUSED)
 			ereport(ERROR,
 					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-					 errmsg("cannot release \"%s\": a trigger keeps an expired document from being deleted",
+					 errmsg("cannot release \"%s\" because a trigger prevents the delete of an expired document",
 							RelationGetRelationName(rel)),
-					 errhint("Disable the BEFORE DELETE trigger that returns NULL.")));
+					 errhint("Disable the BEFORE DELETE trigger that returns NULL with ALTER TABLE ... DISABLE TRIGGER.")));
 		if (result == DELETE_DONE)
 			deleted++;
 	}
@@ -231,9 +238,9 @@ delete_expired_rows(Relation rel, const Collection *collection)
 	return deleted;
 }
 
-/* Raises an error where a delete would run somebody else's code as the owner. */
+/* Raises an error if a delete would run another user's code as the owner. */
 static void
-require_own_code(Relation rel, Oid root)
+require_trusted_code(Relation rel, Oid root)
 {
 	Oid			function;
 	char	   *code = ttl_docs_untrusted_code(rel, root, &function);
@@ -242,13 +249,13 @@ require_own_code(Relation rel, Oid root)
 		return;
 	ereport(ERROR,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-			 errmsg("cannot release \"%s\": deleting its expired documents would run somebody else's code as its owner",
+			 errmsg("cannot release \"%s\" because deleting its expired documents would run another user's code as its owner",
 					RelationGetRelationName(rel)),
 			 errdetail("Blocked by %s.", code),
-			 errhint("Drop or disable it, or let its function belong to the owner of the table.")));
+			 errhint("Drop or disable the trigger or rule, or make the owner of the table the owner of the trigger function.")));
 }
 
-/* Begins to look for the rows of a table that are expired now. */
+/* Begins a scan for the rows of a table that are expired now. */
 static void
 begin_expired_scan(ExpiredScan *expired, Relation rel, const Collection *collection)
 {
@@ -259,7 +266,7 @@ begin_expired_scan(ExpiredScan *expired, Relation rel, const Collection *collect
 	expired->scan = table_beginscan(rel, expired->snapshot, 0, NULL);
 }
 
-/* Moves on to the next one; false if there is none. */
+/* Moves to the next expired row; false if there is none. */
 static bool
 next_expired_row(ExpiredScan *expired)
 {

@@ -1,31 +1,34 @@
 /*-------------------------------------------------------------------------
  *
  * replication.c
- *		Tables that logical replication sends or receives, and what adopt()
- *		means for them.
+ *		Checks adopt() of tables that logical replication sends or receives.
  *
- * The columns that adopt() adds are part of the rows, and PostgreSQL does not
- * replicate DDL.  Two things can go wrong:
+ * adopt() adds columns to the rows, and PostgreSQL does not replicate DDL.
+ * Two things can go wrong:
  *
- * 1. The publisher sends columns that a subscriber does not have.  The
- *    subscriber stops with an error, again and again, until it has them.  Nothing
- *    is lost.  So adopt() on the publisher is announced, with the order: the
- *    subscriber comes first.
- * 2. A table without a key, under REPLICA IDENTITY FULL.  The subscriber looks for
- *    a row with the same values in all columns.  Both sides stamp the rows that are
- *    there when they are adopted, each with its own clock; and a publisher that
- *    is a plain table sends no stamp at all.  The subscriber finds no row, and
- *    the UPDATE or DELETE is lost without an error.
+ * 1. The publisher sends columns that a subscriber does not have.
+ *    Replication fails with an error until the subscriber has the columns.
+ *    No data is lost.  So adopt() on a publisher gives a NOTICE.  Users
+ *    should adopt the table on the subscribers first.
+ * 2. The table has no key and REPLICA IDENTITY FULL.  The subscriber looks
+ *    for a row with the same values in all columns, but _ts differs:
+ *    - Each side stamps its existing rows with its own clock when it adopts
+ *      them.
+ *    - A publisher that is a plain table sends no _ts at all.
+ *    So the subscriber does not find the row, and the UPDATE or DELETE is
+ *    lost without an error.
  *
- * The publisher knows that it sends such changes, so it refuses to adopt the
- * table.  It does not refuse an empty table, nor stamps that come from a column:
- * those are the same on both sides.  A subscriber cannot know whether the
- * publisher sends anything but inserts, so it warns.
+ * In case 2, the publisher knows that it sends updates or deletes, so adopt()
+ * is an error there.  There are two exceptions: the table is empty, or _ts
+ * comes from a column (last_modified), so that it is the same on both sides.
+ * A subscriber cannot know whether the publisher sends anything but inserts,
+ * so adopt() gives a WARNING there.
  *
- * Rows that are written or copied after both sides have been adopted arrive with
- * their stamps, so they are found by all their columns.  A publication with a column
- * list does not send the new columns, and cannot send changes under REPLICA
- * IDENTITY FULL: core refuses them.
+ * Rows that are written or copied after both sides have adopted the table
+ * arrive with their _ts.  The subscriber finds them by all columns.  A
+ * publication with a column list does not send the new columns.  It cannot
+ * send updates or deletes under REPLICA IDENTITY FULL either: core refuses
+ * them.
  *
  *-------------------------------------------------------------------------
  */
@@ -57,8 +60,8 @@ static bool has_key(Relation rel);
 static bool has_rows(Relation rel);
 
 /*
- * Before a table is adopted whose documents get the clock as their stamp: raises
- * an error if subscribers would not find them any more.
+ * Called before adopt() stamps existing documents with the clock.  Raises an
+ * error if subscribers would not find the documents any more.
  */
 void
 ttl_docs_refuse_lossy_replication(Relation rel)
@@ -83,7 +86,7 @@ ttl_docs_refuse_lossy_replication(Relation rel)
 	list_free(tables);
 }
 
-/* After a table was adopted: says what its publishers or subscribers need. */
+/* After adopt(): reports what publishers or subscribers need. */
 void
 ttl_docs_warn_of_replication(Oid relid)
 {
@@ -120,8 +123,9 @@ ttl_docs_warn_of_replication(Oid relid)
 }
 
 /*
- * The publications that send all columns of the table, as a list of OIDs.  Those
- * of ancestors do not matter: only a root can be adopted.
+ * Returns the OIDs of the publications that send all columns of the table.
+ * Publications of ancestors do not matter, because only a root can be
+ * adopted.
  */
 static List *
 publications_of(Relation rel)
@@ -154,7 +158,7 @@ has_column_list(Oid relid, Oid publication)
 	return found;
 }
 
-/* Are rows of the table changed on subscribers that know them by all their columns? */
+/* Do subscribers get updates or deletes, and find rows by all columns? */
 static bool
 sends_changes_without_key(Relation rel)
 {
@@ -174,7 +178,10 @@ sends_changes_without_key(Relation rel)
 	return false;
 }
 
-/* A subscriber looks for a row by its replica identity index, or by its primary key. */
+/*
+ * Does the table have a key by which a subscriber finds a row: a primary key
+ * or a replica identity index?
+ */
 static bool
 has_key(Relation rel)
 {
@@ -197,7 +204,7 @@ has_rows(Relation rel)
 	return found;
 }
 
-/* Is the table, or one it is a partition of, the target of a subscription? */
+/* Is the table, or one of its ancestors, the target of a subscription? */
 bool
 ttl_docs_is_subscribed(Oid relid)
 {
@@ -215,7 +222,7 @@ ttl_docs_is_subscribed(Oid relid)
 	return found;
 }
 
-/* Is that very table the target of a subscription? */
+/* Is the table itself the target of a subscription? */
 static bool
 has_subscription(Oid relid)
 {

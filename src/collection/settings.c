@@ -3,17 +3,18 @@
  * settings.c
  *		Reads and changes the settings of a collection.
  *
- * set_default_ttl() writes a label and nothing else, whatever the size of the
- * table.  If documents can live longer after the change, what has expired under the
- * old setting becomes final first (see the floors in core/expiry.c).  A change that
- * makes living documents expire holds the purge (grace.c).
+ * set_default_ttl() writes the label and no rows, whatever the size of the
+ * table.  If documents can live longer under the new setting, it first raises
+ * the floors, so that expired documents stay expired (core/expiry.c).  If the
+ * change makes live documents expire, it holds the purge (grace.c).
  *
- * Locks.  Every change keeps writers out until it commits, so that no write is
- * judged by one setting and stamped under another.  A change after which a
- * document can live longer (raise, unset, disable) also keeps readers out.
- * Otherwise, with the floor fixed but not committed, readers would see documents
- * expire under the old setting that the new one then brings back.  Such a change
- * takes ACCESS EXCLUSIVE, as ALTER TABLE would, and the others SHARE ROW EXCLUSIVE.
+ * Locks.  Every change keeps writers out until it commits, so that no write
+ * is judged by one setting and stamped under another.  A change after which a
+ * document can live longer (raise the DefaultTTL, set it to -1, turn TTL off)
+ * also keeps readers out.  Otherwise a document could expire for readers
+ * between the moment when the floors are computed and the commit, and the new
+ * setting would bring it back.  Such a change takes ACCESS EXCLUSIVE, as
+ * ALTER TABLE does.  Other changes take SHARE ROW EXCLUSIVE.
  *
  *-------------------------------------------------------------------------
  */
@@ -67,9 +68,11 @@ ttl_docs_set_default_ttl(PG_FUNCTION_ARGS)
 		ttl_docs_check_default_ttl(default_ttl);
 
 	/*
-	 * Which lock it takes depends on the setting that the lock protects.  So
-	 * look first and check later; making a lock stronger would deadlock.
-	 * Without a lock, ask what others have committed in this transaction.
+	 * The lock that we need depends on the setting that the lock protects.
+	 * So we read the setting without a lock, and check it again under the
+	 * lock.  We cannot upgrade a weaker lock, because two sessions that do so
+	 * deadlock.  Without a lock, we must process invalidations here to
+	 * see changes that others have committed.
 	 */
 	AcceptInvalidationMessages();
 	if (ttl_docs_lookup_collection(relid, &collection) &&
@@ -80,10 +83,10 @@ ttl_docs_set_default_ttl(PG_FUNCTION_ARGS)
 		lets_live_longer(&collection.settings, on, default_ttl))
 		ereport(ERROR,
 				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-				 errmsg("could not set the DefaultTTL of \"%s\": somebody else has changed it meanwhile",
+				 errmsg("could not set the DefaultTTL of \"%s\" due to a concurrent change",
 						RelationGetRelationName(rel)),
 				 errhint("Try again.")));
-	ttl_docs_require_unused(rel, "set_default_ttl");
+	ttl_docs_require_unused(rel, "set the DefaultTTL of");
 
 	settings = collection.settings;
 	if (on && settings.indexing == INDEXING_NONE)
@@ -99,7 +102,10 @@ ttl_docs_set_default_ttl(PG_FUNCTION_ARGS)
 									psprintf("%s OPERATOR(pg_catalog.=) " INT64_FORMAT,
 											 TTL_DOCS_SLOT_COLUMN, SLOT_INVALID));
 
-	/* else the new bounds are beyond the old ones, and readers are at work */
+	/*
+	 * Raise the floors only if readers are locked out.  Other changes do not
+	 * need floors, because the new bounds are not below the old ones.
+	 */
 	if (lets_live_longer(&settings, on, default_ttl))
 		ttl_docs_raise_floors(&settings, ttl_docs_clock());
 	settings.on = on;
@@ -124,7 +130,10 @@ lets_live_longer(const CollectionSettings *settings, bool on, int32 default_ttl)
 	return default_ttl == TTL_NEVER || default_ttl > settings->default_ttl;
 }
 
-/* A restore that was broken off may have left a collection without one. */
+/*
+ * Raises an error if the collection has no purge index.  An incomplete
+ * restore may have left it without one.
+ */
 static void
 require_purge_index(Relation rel, const CollectionSettings *settings)
 {
@@ -134,7 +143,9 @@ require_purge_index(Relation rel, const CollectionSettings *settings)
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			 errmsg("the collection \"%s\" has lost its purge index",
 					RelationGetRelationName(rel)),
-			 errhint("Call ttl_docs.set_indexing() to build it again.")));
+			 errhint("To build it again: SELECT ttl_docs.set_indexing(%s, '%s').",
+					 ttl_docs_quoted_literal(RelationGetRelid(rel)),
+					 ttl_docs_indexing_name(settings->indexing))));
 }
 
 /*
@@ -147,7 +158,7 @@ ttl_docs_get_default_ttl(PG_FUNCTION_ARGS)
 	Collection	collection;
 
 	ttl_docs_require_preload();
-	/* there is no lock that would tell what others have committed meanwhile */
+	/* without a lock, process invalidations to see the latest settings */
 	AcceptInvalidationMessages();
 	if (!ttl_docs_lookup_collection(relid, &collection))
 		ttl_docs_report_no_collection(relid);
@@ -159,8 +170,9 @@ ttl_docs_get_default_ttl(PG_FUNCTION_ARGS)
 /*
  * set_indexing(collection regclass, indexing text)
  *
- * Builds the new index before it drops the old one.  SHARE ROW EXCLUSIVE keeps
- * writers out meanwhile; DROP INDEX takes ACCESS EXCLUSIVE at the end.
+ * Builds the new index before it drops the old one.  SHARE ROW EXCLUSIVE
+ * keeps writers out during the build.  DROP INDEX takes ACCESS EXCLUSIVE at
+ * the end.
  */
 Datum
 ttl_docs_set_indexing(PG_FUNCTION_ARGS)
@@ -180,13 +192,13 @@ ttl_docs_set_indexing(PG_FUNCTION_ARGS)
 				 errhint("Use \"consistent\", \"lazy\" or \"none\".")));
 	indexing = ttl_docs_parse_indexing(text_to_cstring(PG_GETARG_TEXT_PP(1)));
 	rel = ttl_docs_open_collection(relid, ShareRowExclusiveLock, &collection);
-	ttl_docs_require_unused(rel, "set_indexing");
+	ttl_docs_require_unused(rel, "change the indexing of");
 	ttl_docs_require_no_pending_detach(relid);
 	settings = collection.settings;
 	if (indexing == INDEXING_NONE && settings.on)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("cannot take the purge index away from \"%s\" while a DefaultTTL is set",
+				 errmsg("cannot remove the purge index of \"%s\" while a DefaultTTL is set",
 						RelationGetRelationName(rel)),
 				 errhint("Turn TTL off first: SELECT ttl_docs.set_default_ttl(%s, NULL).",
 						 ttl_docs_quoted_literal(relid))));
@@ -200,7 +212,7 @@ ttl_docs_set_indexing(PG_FUNCTION_ARGS)
 	PG_RETURN_VOID();
 }
 
-/* Raises an error unless that is a DefaultTTL (which may also be NULL). */
+/* Raises an error unless the number is a valid DefaultTTL. */
 void
 ttl_docs_check_default_ttl(int32 default_ttl)
 {
@@ -219,7 +231,7 @@ ttl_docs_indexing_name(IndexingMode indexing)
 	return indexing_names[indexing];
 }
 
-/* The mode of that name, or an error. */
+/* Returns the mode with this name, or raises an error. */
 IndexingMode
 ttl_docs_parse_indexing(const char *name)
 {

@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * trigger_setup.c
- *		The ttl_docs trigger as an object of a table: recognises, creates and drops it.
+ *		Recognises, creates and drops the ttl_docs trigger of a table.
  *
- * write/trigger.c has what the trigger does.
+ * write/trigger.c implements the trigger function.
  *
- * Triggers fire in the byte order of their names.  Ours must be the last BEFORE
- * ROW trigger, so a trigger with a later name is refused.
+ * Triggers fire in the byte order of their names.  Ours must be the last
+ * BEFORE ROW trigger, so we refuse BEFORE ROW triggers with a later name.
  *
  *-------------------------------------------------------------------------
  */
@@ -39,8 +39,8 @@
 static bool has_write_trigger(Oid relid);
 
 /*
- * Does the table have our trigger, whole: for every row and column, without a
- * condition?
+ * Does the table have our trigger with its full definition: for every row and
+ * column, without a condition?
  */
 bool
 ttl_docs_has_trigger(Oid relid)
@@ -73,7 +73,10 @@ ttl_docs_has_trigger(Oid relid)
 	return found;
 }
 
-/* The trigger function's OID, looked up because extensions come and go. */
+/*
+ * Returns the OID of the trigger function.  It is not cached, because the
+ * extension can be dropped and created again.
+ */
 Oid
 ttl_docs_trigger_function(void)
 {
@@ -83,9 +86,13 @@ ttl_docs_trigger_function(void)
 }
 
 /*
- * Makes our trigger, unless the table has it.  ALWAYS: keys are freed for
- * replicated rows too.  Not by CREATE TRIGGER: that would run event triggers,
- * and a partition's trigger is made in the name of its owner.
+ * Creates our trigger as ENABLE ALWAYS.  If the table already has the
+ * trigger, only sets ENABLE ALWAYS.  Such a trigger also fires for replicated
+ * rows, and frees keys for them.
+ *
+ * We do not run CREATE TRIGGER as SQL, because that would fire event
+ * triggers, and ddl_partitions.c calls this function as the owner of a
+ * partition.
  */
 void
 ttl_docs_create_trigger(Oid relid)
@@ -117,7 +124,7 @@ ttl_docs_create_trigger(Oid relid)
 	CommandCounterIncrement();
 }
 
-/* Drops it, and its copies in partitions, without event triggers either. */
+/* Drops our trigger and its copies in partitions, without event triggers. */
 void
 ttl_docs_drop_trigger(Oid relid)
 {
@@ -132,8 +139,8 @@ ttl_docs_drop_trigger(Oid relid)
 }
 
 /*
- * Reads a trigger's catalog row; false if it is not there.  Without a snapshot,
- * the catalog's usual one decides.
+ * Reads the catalog row of a trigger; false if there is none.  If snapshot is
+ * NULL, uses the usual catalog snapshot.
  */
 bool
 ttl_docs_fetch_trigger(Oid trigger, Snapshot snapshot, FormData_pg_trigger *form)
@@ -157,8 +164,8 @@ ttl_docs_fetch_trigger(Oid trigger, Snapshot snapshot, FormData_pg_trigger *form
 }
 
 /*
- * Raises an error if a BEFORE ROW trigger of the table fires after ours: it
- * could change a row that is stamped and validated already.
+ * Raises an error if a BEFORE ROW trigger of the table fires after ours.  It
+ * could change a row after our trigger has stamped and validated it.
  */
 void
 ttl_docs_require_last_trigger(Relation rel)
@@ -177,13 +184,16 @@ ttl_docs_require_last_trigger(Relation rel)
 					 errmsg("trigger \"%s\" of table \"%s\" would fire after \"%s\"",
 							trigger->tgname, RelationGetRelationName(rel),
 							TTL_DOCS_TRIGGER),
-					 errdetail("The trigger of a collection has to fire last, and triggers fire in the order of their names."),
+					 errdetail("The ttl_docs trigger must fire last, and triggers fire in the order of their names."),
 					 errhint("Choose a name that sorts before \"%s\".",
 							 TTL_DOCS_TRIGGER)));
 	}
 }
 
-/* Raises an error if a table of a collection has no trigger, unless a backup writes. */
+/*
+ * Raises an error if a table of a collection does not have our trigger,
+ * unless the session restores a backup.
+ */
 void
 ttl_docs_require_trigger(Oid relid, const Collection *collection)
 {
@@ -197,7 +207,11 @@ ttl_docs_require_trigger(Oid relid, const Collection *collection)
 					 ttl_docs_quoted_literal(collection->root))));
 }
 
-/* By name, from the relation cache: this is on the way of every write. */
+/*
+ * Does the table have a trigger with the name of ours?  Every plan that
+ * writes to a collection needs this answer, so we only read the relation
+ * cache.
+ */
 static bool
 has_write_trigger(Oid relid)
 {

@@ -3,12 +3,13 @@
  * clock.c
  *		The one place where ttl_docs reads the time.
  *
- * ttl_docs.clock_offset moves this clock for the session, so that a test
- * travels in time where it would have to sleep.  Nothing else in the extension
- * may call a time function, but for when the current statement arrived.
+ * ttl_docs.clock_offset shifts this clock for the session, so that tests do
+ * not have to sleep.  No other file may call a time function.  The one
+ * exception is the time at which the current statement arrived.
  *
- * Time that passes is another matter: it goes on evenly whatever happens to the
- * clock.  It paces the purge, and shows when the clock has jumped.
+ * Elapsed time is separate from the clock: it advances evenly even if the
+ * clock is set.  The purge uses elapsed time for its pace, and to detect that
+ * the clock has jumped.
  *
  *-------------------------------------------------------------------------
  */
@@ -20,21 +21,21 @@
 
 #include "core/core.h"
 
-/* The time at this moment, to the microsecond. */
+/* The current time on this session's clock, in microseconds. */
 TimestampTz
 ttl_docs_clock(void)
 {
 	return ttl_docs_shifted(ttl_docs_server_clock());
 }
 
-/* The time at this moment by the server's own clock, which no session moves. */
+/* The current time on the server's clock; clock_offset does not shift it. */
 TimestampTz
 ttl_docs_server_clock(void)
 {
 	return GetCurrentTimestamp();
 }
 
-/* A time that the server's clock has shown, on this session's clock. */
+/* Converts a time of the server's clock to this session's clock. */
 TimestampTz
 ttl_docs_shifted(TimestampTz time)
 {
@@ -42,9 +43,9 @@ ttl_docs_shifted(TimestampTz time)
 }
 
 /*
- * Microseconds since some moment in the past, the same for all processes.  A
- * machine that was suspended has gone through that time, where the system can
- * tell.
+ * Microseconds since some moment in the past, which is the same for all
+ * processes.  Where the system supports it, the time during which the machine
+ * was suspended counts, too.
  */
 int64
 ttl_docs_elapsed(void)
@@ -58,7 +59,7 @@ ttl_docs_elapsed(void)
 	return (int64) now.tv_sec * USECS_PER_SEC + now.tv_nsec / 1000;
 }
 
-/* A period of time for people to read: its two largest units. */
+/* Formats a period of time for people to read, in its two largest units. */
 char *
 ttl_docs_period(int64 microseconds)
 {
@@ -87,7 +88,10 @@ ttl_docs_period(int64 microseconds)
 					rest / units[unit + 1].seconds, units[unit + 1].name);
 }
 
-/* Makes a time in shared memory earlier; false if it is early enough. */
+/*
+ * Lowers a time in shared memory to "to".  Returns false if the time is
+ * already that early.
+ */
 bool
 ttl_docs_lower_time(pg_atomic_uint64 *time, TimestampTz to)
 {

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * core.h
- *		What every part may use of core: time, expiry, slots, and ways to act
- *		on tables.
+ *		Functions of core that every part may use: time, expiry, slots, and
+ *		ways to act on tables.
  *
  *-------------------------------------------------------------------------
  */
@@ -40,26 +40,24 @@ extern TimestampTz ttl_docs_read_time(pg_atomic_uint64 *time);
 
 /* expiry.c */
 
-/* What decides when a document expires.  A row without a _ts never expires. */
+/* Decides, with the settings, when a document expires */
 typedef struct Stamp
 {
-	TimestampTz ts;				/* DT_NOEND if the row has no _ts */
+	TimestampTz ts;				/* DT_NOEND if _ts is NULL: never expires */
 	bool		inherits;		/* the ttl is NULL */
-	int32		ttl;			/* 0 if it inherits */
+	int32		ttl;			/* 0 if the document inherits */
 } Stamp;
 
-/*
- * Settings and an instant in one.  Inheriting documents with a _ts up to
- * "written" are expired, and so are documents with their own ttl that are due
- * up to "due".
- */
+/* The result of combining settings with an instant */
 typedef struct ExpiryBounds
 {
-	TimestampTz written;
-	TimestampTz due;
+	TimestampTz written;		/* inheriting documents are expired if their
+								 * _ts <= written */
+	TimestampTz due;			/* documents with their own ttl are expired if
+								 * their due time <= due */
 } ExpiryBounds;
 
-/* Puts a stamp together from the values of the two columns. */
+/* Makes a stamp from the values of _ts and _ttl. */
 static inline Stamp
 ttl_docs_make_stamp(Datum ts, bool ts_isnull, Datum ttl, bool ttl_isnull)
 {
@@ -90,10 +88,10 @@ extern TimestampTz ttl_docs_stamp_time(const CollectionSettings *settings,
 									   TimestampTz clock, const Stamp *stamp);
 
 /* slots.c */
-#define NO_SLOT			PG_INT64_MIN	/* _slot is NULL: never expires */
+#define NO_SLOT			PG_INT64_MIN	/* stored as NULL: never expires */
 #define SLOT_INVALID	PG_INT64_MAX	/* the ttl is invalid */
 
-/* The two ranges of the purge index */
+/* The two ranges of the purge index: by _ts, and by due time */
 typedef enum SlotRange
 {
 	RANGE_INHERITING,
@@ -151,10 +149,10 @@ extern void ttl_docs_end_purging(void);
 typedef struct RowDeleter RowDeleter;
 typedef enum DeleteResult
 {
-	DELETE_DONE,				/* deleted, its triggers and actions fired */
+	DELETE_DONE,				/* row deleted, triggers fired */
 	DELETE_CHANGED,				/* another session changed the row first */
-	DELETE_BUSY,				/* another session has the row locked */
-	DELETE_REFUSED				/* a trigger, or this very command, keeps it */
+	DELETE_BUSY,				/* another session has locked the row */
+	DELETE_REFUSED				/* a trigger or this command kept the row */
 } DeleteResult;
 extern RowDeleter *ttl_docs_begin_deletes(Relation rel, Relation root);
 extern DeleteResult ttl_docs_delete_row(RowDeleter *deleter, ItemPointer tid,

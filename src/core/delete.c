@@ -1,39 +1,50 @@
 /*-------------------------------------------------------------------------
  *
  * delete.c
- *		Deletes rows in C, with all that belongs to a DELETE.
+ *		Deletes rows in C, and does everything that a DELETE does.
  *
- * That is: BEFORE ROW triggers, the delete, AFTER ROW triggers and foreign key
- * actions; and, where asked for, the statement triggers, with their transition
- * tables, of the table or of the partitioned table that it belongs to, as if
- * the user had named that one.  Each row has a trigger query of its own, so that
- * its consequences are through before the next row is touched, and an error
- * names the row that it comes from.  Transition tables want all rows in one.
+ * For each row:
+ *
+ * 1. BEFORE ROW triggers fire.
+ * 2. The row is deleted.
+ * 3. AFTER ROW triggers fire, and so do the actions of foreign keys.
+ *
+ * If the caller wants statement triggers, those of the caller's root table
+ * fire, with their transition tables, as if a user had named the root in a
+ * DELETE.  The root is the table itself, or the partitioned table that it
+ * belongs to.
+ *
+ * Each row has its own trigger query.  All effects of deleting a row are then
+ * complete before the next row is touched, and an error can be attributed to
+ * one row.  Statement triggers and transition tables need one trigger query
+ * for all rows.
  *
  * While rows are deleted, purging() is true (purging.c).
  *
- * Our own trigger is passed over where it is the only one BEFORE ROW: it would
- * only look whether we are purging.
+ * If our own trigger is the only BEFORE ROW trigger, it is not called: it
+ * would only find out that we are purging.
  *
- * Deferred triggers.  A purge and release() delete as the owner of the table, in a
- * security-restricted context (owner.c).  There, core raises an error when a
- * query leaves a trigger for the end of the transaction.  So all triggers fire at
- * once, those of foreign keys included.  SET CONSTRAINTS ALL IMMEDIATE would do
- * that, but it also changes every other constraint of a transaction that may be
- * the user's.  We mark triggers as not deferrable instead.  Each ResultRelInfo has
- * its own copy of the trigger list, so the mark ends with the query:
+ * Deferred triggers.  A purge and release() delete as the owner of the table,
+ * in a security-restricted context (owner.c).  In that context, core raises
+ * an error if a query defers a trigger to the end of the transaction.  So all
+ * triggers, also those of foreign keys, must fire at once.  SET CONSTRAINTS
+ * ALL IMMEDIATE would do that, but it also changes all other constraints of
+ * the transaction, which may be the user's.  We mark triggers as not
+ * deferrable instead.  Each ResultRelInfo has its own copy of the trigger
+ * list, so the mark ends with the query:
  *
- * 1. ttl_docs_begin_deletes() marks the triggers of the deleted rows.
- * 2. ttl_docs_fire_at_once() marks those of every query that starts meanwhile:
- *    cascades of foreign keys, and queries of user triggers.
+ * 1. ttl_docs_begin_deletes() marks the triggers of the table.
+ * 2. ttl_docs_fire_at_once() marks the triggers of every query that starts
+ *    while we delete: cascades of foreign keys, and queries of user triggers.
  *
- * Two kinds of ResultRelInfo are made later, where no hook sees them: partitions
- * that a user trigger's query routes rows to, and the table of its COPY FROM.
- * Their deferred triggers still raise core's error in a user's transaction block.
- * In its own transactions, the purge runs SET CONSTRAINTS, too (purge/batch.c).
+ * Core makes two kinds of ResultRelInfo later, where no hook sees them: for
+ * partitions to which a query of a user trigger routes rows, and for the
+ * table of COPY FROM in a user trigger.  Deferred triggers of these tables
+ * still raise core's error in a user's transaction block.  In its own
+ * transactions, the purge also runs SET CONSTRAINTS (purge/batch.c).
  *
- * A key is freed as the user who writes, and that user's context is normally not
- * restricted: deferred triggers stay deferred.
+ * A key is freed as the writing user, whose context is normally not
+ * restricted.  Deferred triggers then stay deferred.
  *
  *-------------------------------------------------------------------------
  */
@@ -55,13 +66,13 @@ struct RowDeleter
 	Relation	rel;
 	EState	   *estate;
 	ResultRelInfo *relinfo;
-	ResultRelInfo *root;		/* fires its statement triggers, if that is
-								 * another table */
+	ResultRelInfo *root;		/* table whose statement triggers fire; NULL
+								 * if that is rel itself */
 	EPQState	epqstate;
 	TransitionCaptureState *transition;
 	bool		fires_statement;
-	bool		fires_before;	/* row triggers other than ours */
-	bool		fires_after;
+	bool		fires_before;	/* has BEFORE ROW triggers other than ours */
+	bool		fires_after;	/* has AFTER ROW triggers */
 	bool		one_query;		/* use one AfterTrigger query for all rows */
 	bool		query_is_open;	/* between begin_query() and end_query() */
 	bool		has_trigger_query;	/* AfterTriggerBeginQuery was called */
@@ -76,7 +87,7 @@ static void end_query(RowDeleter *deleter);
 
 /*
  * Prepares to delete rows of a table.  root is the table whose statement
- * triggers are to fire, or NULL if none are.  The caller has an active snapshot.
+ * triggers fire; NULL fires none.  The caller has an active snapshot.
  */
 RowDeleter *
 ttl_docs_begin_deletes(Relation rel, Relation root)
@@ -111,14 +122,14 @@ ttl_docs_begin_deletes(Relation rel, Relation root)
 	return deleter;
 }
 
-/* Must the caller lock a row before it deletes it, because of BEFORE ROW triggers? */
+/* Must the caller lock each row first, because BEFORE ROW triggers fire? */
 bool
 ttl_docs_delete_locks_first(const RowDeleter *deleter)
 {
 	return deleter->fires_before;
 }
 
-/* Does a delete fire triggers other than ours, so that it can take long? */
+/* Can a delete take long, because triggers other than ours fire? */
 bool
 ttl_docs_delete_fires_triggers(const RowDeleter *deleter)
 {
@@ -137,8 +148,8 @@ make_relinfo(Relation rel, ResultRelInfo *root)
 }
 
 /*
- * Lets the deferred triggers of a query fire at its end, if the query runs on
- * behalf of a purge.  The query has just started.
+ * Makes the deferred triggers of a query fire at its end, if a purge has
+ * caused the query.  Called right after the query has started.
  */
 void
 ttl_docs_fire_at_once(EState *estate)
@@ -151,14 +162,14 @@ ttl_docs_fire_at_once(EState *estate)
 		mark_not_deferrable(((ResultRelInfo *) lfirst(lc))->ri_TrigDesc);
 }
 
-/* Do we delete in a context in which core raises an error for a deferred trigger? */
+/* Are we in a context in which core raises an error for deferred triggers? */
 static bool
 nothing_can_be_deferred(void)
 {
 	return ttl_docs_is_purging() && InSecurityRestrictedOperation();
 }
 
-/* Changes the trigger list of a ResultRelInfo, which is not the relcache's. */
+/* Changes the copy of a trigger list that a ResultRelInfo has. */
 static void
 mark_not_deferrable(TriggerDesc *triggers)
 {
@@ -169,7 +180,7 @@ mark_not_deferrable(TriggerDesc *triggers)
 			triggers->triggers[i].tginitdeferred = false;
 }
 
-/* Is there one that is enabled and not ours? */
+/* Is there an enabled BEFORE ROW DELETE trigger other than ours? */
 static bool
 has_before_row_trigger(TriggerDesc *triggers)
 {
@@ -189,9 +200,9 @@ has_before_row_trigger(TriggerDesc *triggers)
 }
 
 /*
- * Deletes a row that the caller has judged, under that command number.  Where
- * there are BEFORE ROW triggers, the caller has locked it, too: they would wait
- * for the lock otherwise.
+ * Deletes a row with the command number cid.  The caller has found the row to
+ * be expired.  If there are BEFORE ROW triggers, the caller has also locked
+ * the row; otherwise ExecBRDeleteTriggers would wait for the lock.
  */
 DeleteResult
 ttl_docs_delete_row(RowDeleter *deleter, ItemPointer tid, CommandId cid, bool wait)
@@ -223,7 +234,7 @@ ttl_docs_delete_row(RowDeleter *deleter, ItemPointer tid, CommandId cid, bool wa
 				result = DELETE_CHANGED;
 				break;
 			default:
-				/* this very command, or a trigger of it, did something to it */
+				/* the current command, or a trigger of it, changed the row */
 				break;
 		}
 	}
@@ -269,7 +280,7 @@ end_query(RowDeleter *deleter)
 	deleter->has_trigger_query = false;
 }
 
-/* All rows are deleted: fires what is left, and cleans up. */
+/* Ends the deletes: fires the remaining triggers and frees the deleter. */
 void
 ttl_docs_end_deletes(RowDeleter *deleter)
 {

@@ -1,21 +1,27 @@
 /*-------------------------------------------------------------------------
  *
  * delete_expired.c
- *		Deletes an expired document that is in the way, with all that belongs
- *		to a delete.
+ *		Deletes an expired document that blocks a write, and does everything
+ *		that a DELETE does.
  *
- * The row is locked first and judged again: two sessions can want the same key,
- * and the one that comes second must see what the first has done.  Then it is
- * deleted with its row triggers and foreign key actions (delete.c), which are
- * through before the new document is in: a cascade that ran later would take the
- * new document's children.  Constraint triggers that are deferred stay so.
+ * 1. Lock the row, and judge it again.  Two sessions can want the same key,
+ *    and the second one must see what the first one did.
+ * 2. Delete the row with its row triggers and foreign key actions (delete.c).
+ *    They are complete before the new document is stored: a later cascade
+ *    would delete the children of the new document.  Deferred constraint
+ *    triggers stay deferred.
  *
- * Rights.  Triggers run as whoever writes, as they do for a DELETE; the delete
- * itself asks for no right, because to the writer the document is not there.
- * Running them as the owner of the table would be wrong twice: an audit trigger
- * would not find its tables under a search_path that is safe for the owner, and
- * whoever may have code run on the way (a WHEN clause, a child table of a
- * cascade, a temporary table that is found first) could act as the owner.
+ * Rights.  Triggers run as the writing user, as in a DELETE.  The delete
+ * itself checks no right, because the writer does not see the document.
+ * Running the triggers as the owner of the table would be wrong for two
+ * reasons:
+ *
+ * - An audit trigger would not find its tables under a search_path that is
+ *   safe for the owner.
+ * - Every user who can attach code to the delete could act as the owner: by a
+ *   WHEN clause, by a child table of a cascade, or by a temporary table that
+ *   hides another table.
+ *
  * Core's foreign key actions switch to the owner of the child by themselves.
  *
  *-------------------------------------------------------------------------
@@ -31,12 +37,13 @@
 
 #include "core/core.h"
 
-/* A delete that is under way, for the context of errors */
+/* The delete that is running; adds context to errors */
 typedef struct Deletion
 {
 	const char *table;
-	int			trigger_depth;	/* when the delete began */
-	volatile bool is_violation; /* the last error: a child keeps the row */
+	int			trigger_depth;	/* depth at which the delete began */
+	volatile bool is_violation; /* a child prevented the delete, according to
+								 * the last error */
 } Deletion;
 
 static DeleteResult lock_expired(Relation rel, const Collection *collection,
@@ -44,12 +51,13 @@ static DeleteResult lock_expired(Relation rel, const Collection *collection,
 static bool is_still_there(Relation rel, ItemPointer tid, TupleTableSlot *slot);
 static DeleteResult delete_purging(Relation rel, ItemPointer tid, CommandId cid);
 static void rethrow_with_hint(MemoryContext context);
-static void tell_context(void *arg);
+static void add_error_context(void *arg);
 static bool is_violation_of_this_delete(const Deletion *deletion);
 static int	trigger_depth(void);
 
 /*
- * Deletes a document if it is expired by the clock, under that command number.
+ * Deletes a document if it is expired at the clock.  cid is the number of the
+ * command that writes.
  */
 DeleteResult
 ttl_docs_delete_expired(Relation rel, const Collection *collection,
@@ -62,7 +70,7 @@ ttl_docs_delete_expired(Relation rel, const Collection *collection,
 	return result;
 }
 
-/* Locks the row version and judges it again. */
+/* Locks the row version and judges it again; DELETE_DONE if it is expired. */
 static DeleteResult
 lock_expired(Relation rel, const Collection *collection, ItemPointer tid,
 			 CommandId cid)
@@ -86,8 +94,12 @@ lock_expired(Relation rel, const Collection *collection, ItemPointer tid,
 			result = DELETE_CHANGED;
 			break;
 		default:
-			/* written by this very command: not ours to take away; or a cascade
-			 * of the last delete was faster */
+
+			/*
+			 * Either the current command wrote the row, and we must not
+			 * delete it; or a cascade of the previous delete has already
+			 * deleted it.
+			 */
 			if (!is_still_there(rel, tid, slot))
 				result = DELETE_CHANGED;
 			break;
@@ -97,7 +109,7 @@ lock_expired(Relation rel, const Collection *collection, ItemPointer tid,
 	return result;
 }
 
-/* Is the row there for this transaction, whatever its commands have done? */
+/* Does the row still exist after what the current command has done so far? */
 static bool
 is_still_there(Relation rel, ItemPointer tid, TupleTableSlot *slot)
 {
@@ -108,9 +120,9 @@ is_still_there(Relation rel, ItemPointer tid, TupleTableSlot *slot)
 }
 
 /*
- * Deletes a row that we have locked; the flag goes down on error too.  Errors
- * of triggers and foreign keys say what they come from: the user did not ask
- * for a delete.
+ * Deletes a row that we have locked.  purging() becomes false again on error,
+ * too.  Errors of triggers and foreign keys get a context, because the user
+ * did not ask for a delete.
  */
 static DeleteResult
 delete_purging(Relation rel, ItemPointer tid, CommandId cid)
@@ -120,7 +132,7 @@ delete_purging(Relation rel, ItemPointer tid, CommandId cid)
 	Deletion	deletion = {RelationGetRelationName(rel), trigger_depth(), false};
 	ErrorContextCallback context;
 
-	context.callback = tell_context;
+	context.callback = add_error_context;
 	context.arg = &deletion;
 	context.previous = error_context_stack;
 	error_context_stack = &context;
@@ -131,7 +143,7 @@ delete_purging(Relation rel, ItemPointer tid, CommandId cid)
 
 		PushActiveSnapshot(GetLatestSnapshot());
 		deleter = ttl_docs_begin_deletes(rel, NULL);
-		/* we have it locked, so whatever else it is, a trigger has done it */
+		/* we hold the lock, so only a trigger can have kept the row */
 		if (ttl_docs_delete_row(deleter, tid, cid, true) == DELETE_DONE)
 			result = DELETE_DONE;
 		ttl_docs_end_deletes(deleter);
@@ -150,7 +162,10 @@ delete_purging(Relation rel, ItemPointer tid, CommandId cid)
 	return result;
 }
 
-/* Raises core's error again, with a hint; not if a trigger has raised it by itself. */
+/*
+ * Raises core's error again with a hint.  Does nothing if the error has a
+ * hint already or does not name a constraint: then a trigger has raised it.
+ */
 static void
 rethrow_with_hint(MemoryContext context)
 {
@@ -168,7 +183,7 @@ rethrow_with_hint(MemoryContext context)
 }
 
 static void
-tell_context(void *arg)
+add_error_context(void *arg)
 {
 	Deletion   *deletion = arg;
 
@@ -177,10 +192,11 @@ tell_context(void *arg)
 }
 
 /*
- * Does a child keep the document, or a row that a cascade has reached?  Core's
- * foreign key triggers find that out, one level below the delete.  Statements of
- * user triggers can violate a foreign key, too, but their foreign key triggers are
- * two levels below it.
+ * Does a child prevent the delete of the document, or of a row that a cascade
+ * reached?  Core's foreign key triggers detect this one trigger level below
+ * the delete.  Statements of user triggers can violate a foreign key, too,
+ * but the foreign key triggers of these statements are two levels below the
+ * delete.
  */
 static bool
 is_violation_of_this_delete(const Deletion *deletion)
@@ -192,7 +208,7 @@ is_violation_of_this_delete(const Deletion *deletion)
 		trigger_depth() == deletion->trigger_depth + 1;
 }
 
-/* How many triggers are running, each caused by the one before. */
+/* The number of nested triggers that are running. */
 static int
 trigger_depth(void)
 {

@@ -1,11 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * document_ttl.c
- *		The ttl of a document, from its "ttl" property.
+ *		Reads the ttl of a document from its "ttl" property.
  *
- * Absent and null inherit.  Otherwise it is -1 or an integer number from 1 to
- * 2147483647, however it is written: 60.0 is one, 1.5 and "60" are not.  A
- * document that is not an object has no properties and inherits.
+ * A document inherits if "ttl" is absent or null, or if the document is not
+ * an object.  Otherwise the value must be -1 or an integer from 1 to
+ * 2147483647.  The notation of the number does not matter: 60.0 is an
+ * integer.  1.5 and "60" are not integers.
  *
  *-------------------------------------------------------------------------
  */
@@ -22,13 +23,14 @@
 PG_FUNCTION_INFO_V1(ttl_docs_sql_document_ttl);
 
 #define TTL_PROPERTY	"ttl"
-#define EXCERPT_MAX		64		/* bytes of an offending value that are shown */
+#define EXCERPT_MAX		64		/* maximum length of a value in messages */
 
 static bool integer_ttl(const JsonbValue *value, int32 *ttl);
 
 /*
- * Sets the ttl of a stamp from a document: TTL_INVALID for a value that is not
- * allowed.  *found is the value of the property, if it is not absent or null.
+ * Sets the ttl of a stamp from a document, or TTL_INVALID for an invalid
+ * value.  Sets *found to the value of the property, unless it is absent or
+ * null.
  */
 void
 ttl_docs_read_ttl(Datum doc, bool isnull, Stamp *stamp, JsonbValue *found)
@@ -61,13 +63,13 @@ integer_ttl(const JsonbValue *value, int32 *ttl)
 	*ttl = numeric_int4_opt_error(value->val.numeric, &out_of_range);
 	if (out_of_range || (*ttl != TTL_NEVER && *ttl <= 0))
 		return false;
-	/* the conversion rounds */
+	/* the conversion rounds: compare with the exact value */
 	exact = NumericGetDatum(int64_to_numeric(*ttl));
 	return DatumGetBool(DirectFunctionCall2(numeric_eq, exact,
 											NumericGetDatum(value->val.numeric)));
 }
 
-/* An offending value as text, cut where it is long. */
+/* An invalid value as text, shortened if it is long. */
 char *
 ttl_docs_json_excerpt(Jsonb *value)
 {
@@ -80,8 +82,8 @@ ttl_docs_json_excerpt(Jsonb *value)
 }
 
 /*
- * document_ttl(doc jsonb): NULL where the document inherits, 0 where its ttl
- * is not valid.
+ * document_ttl(doc jsonb): NULL if the document inherits, 0 if its ttl is
+ * invalid.
  */
 Datum
 ttl_docs_sql_document_ttl(PG_FUNCTION_ARGS)

@@ -1,25 +1,26 @@
 /*-------------------------------------------------------------------------
  *
  * expiry.c
- *		When a document expires: pure functions of settings and stamp.
+ *		Decides when a document expires, by pure functions of settings and
+ *		stamp.
  *
  * A document either inherits the DefaultTTL (its ttl is NULL) or has its own
- * ttl.  It is expired when _ts + time to live <= instant.  With the time to
- * live on the other side, that is a comparison with a bound that is the same
- * for every row of a query:
+ * ttl.  It is expired when _ts + time to live <= instant.  We rewrite this
+ * condition as a comparison with a bound that is the same for every row of a
+ * query:
  *
  *		inherits:	 _ts	   <= instant - DefaultTTL
  *		own ttl:	 _ts + ttl <= instant
  *
- * Expired is final.  When a DefaultTTL changes, documents that are expired
- * under the old one must stay expired under the new one, and no row may be
- * touched for that.  So the bounds of that moment become floors of the
- * collection.  Floors only rise.  A bound is the greater of the floor and what
- * the current settings give.
+ * Expired is final.  When the DefaultTTL changes, documents that are expired
+ * under the old DefaultTTL must stay expired under the new one, without
+ * touching any row.  So the current bounds become floors of the collection.
+ * Floors only rise.  A bound is the maximum of the floor and the result of
+ * the current settings.
  *
- * A _ts that is not finite never expires.  Only replication or a restore can
- * bring one.  Arithmetic is in 64 bits; a due time that would overflow never
- * comes.
+ * A document whose _ts is not finite never expires.  Only replication or a
+ * restore can store such a _ts.  Arithmetic is in 64 bits.  A document whose
+ * due time would overflow never expires.
  *
  *-------------------------------------------------------------------------
  */
@@ -31,7 +32,6 @@
 
 #include "core/core.h"
 
-/* The stamp of a row. */
 Stamp
 ttl_docs_row_stamp(const Collection *collection, TupleTableSlot *row)
 {
@@ -43,7 +43,6 @@ ttl_docs_row_stamp(const Collection *collection, TupleTableSlot *row)
 	return ttl_docs_make_stamp(ts, ts_isnull, ttl, ttl_isnull);
 }
 
-/* The stamp of a tuple. */
 Stamp
 ttl_docs_tuple_stamp(const Collection *collection, HeapTuple tuple,
 					 TupleDesc tupdesc)
@@ -56,7 +55,7 @@ ttl_docs_tuple_stamp(const Collection *collection, HeapTuple tuple,
 	return ttl_docs_make_stamp(ts, ts_isnull, ttl, ttl_isnull);
 }
 
-/* When a document with that _ts and that time to live is due. */
+/* The due time for a _ts and a time to live; DT_NOEND = never. */
 TimestampTz
 ttl_docs_due(TimestampTz ts, int32 ttl)
 {
@@ -69,7 +68,7 @@ ttl_docs_due(TimestampTz ts, int32 ttl)
 	return due;
 }
 
-/* The bounds that judge a collection's documents at an instant. */
+/* The bounds by which to judge documents of a collection at an instant. */
 ExpiryBounds
 ttl_docs_bounds(const CollectionSettings *settings, TimestampTz instant)
 {
@@ -87,7 +86,6 @@ ttl_docs_bounds(const CollectionSettings *settings, TimestampTz instant)
 	return bounds;
 }
 
-/* Is a document with that stamp expired under these bounds? */
 bool
 ttl_docs_is_expired(const ExpiryBounds *bounds, const Stamp *stamp)
 {
@@ -96,7 +94,6 @@ ttl_docs_is_expired(const ExpiryBounds *bounds, const Stamp *stamp)
 	return ttl_docs_due(stamp->ts, stamp->ttl) <= bounds->due;
 }
 
-/* Is a row expired under these bounds? */
 bool
 ttl_docs_row_is_expired(const ExpiryBounds *bounds, const Collection *collection,
 						TupleTableSlot *row)
@@ -107,8 +104,9 @@ ttl_docs_row_is_expired(const ExpiryBounds *bounds, const Collection *collection
 }
 
 /*
- * When a document expires under these settings, or has expired; DT_NOEND if
- * never.  A document that a floor keeps expired has expired by that floor.
+ * When a document expires or has expired under these settings; DT_NOEND =
+ * never.  If a floor keeps the document expired, the result is not later than
+ * the floor.
  */
 TimestampTz
 ttl_docs_expires_at(const CollectionSettings *settings, const Stamp *stamp)
@@ -128,9 +126,9 @@ ttl_docs_expires_at(const CollectionSettings *settings, const Stamp *stamp)
 }
 
 /*
- * From when on a document is expired; DT_NOBEGIN where a floor keeps it
- * expired whatever the clock shows, because the clock may have gone back
- * behind the floor.
+ * From which time on a document counts as expired; DT_NOEND = never.  If a
+ * floor keeps the document expired, the result is DT_NOBEGIN: the document
+ * stays expired even if the clock went back to a time before the floor.
  */
 TimestampTz
 ttl_docs_expired_from(const CollectionSettings *settings, const Stamp *stamp)
@@ -142,8 +140,9 @@ ttl_docs_expired_from(const CollectionSettings *settings, const Stamp *stamp)
 }
 
 /*
- * Makes final what has expired by now, before the DefaultTTL changes.  The
- * caller holds a lock that keeps writers out.
+ * Turns the current bounds into floors, before the DefaultTTL changes, so
+ * that documents that have expired stay expired.  The caller holds a lock
+ * that keeps writers out.
  */
 void
 ttl_docs_raise_floors(CollectionSettings *settings, TimestampTz clock)
@@ -155,9 +154,10 @@ ttl_docs_raise_floors(CollectionSettings *settings, TimestampTz clock)
 }
 
 /*
- * The _ts of a document that is written now, whose ttl is in *stamp.  It is
- * the clock.  Only if the clock went back behind a floor would the document be
- * expired at once; then _ts is the first moment at which it is not.
+ * The _ts of a document that is written now; *stamp has its ttl.  Normally
+ * the result is the clock.  If the clock went back to a time before a floor,
+ * the new document would be expired at once.  Then the result is the earliest
+ * _ts with which the document is live.
  */
 TimestampTz
 ttl_docs_stamp_time(const CollectionSettings *settings, TimestampTz clock,

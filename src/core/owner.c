@@ -1,14 +1,17 @@
 /*-------------------------------------------------------------------------
  *
  * owner.c
- *		Acts as the owner of a table, where code of users may run on the way.
+ *		Acts as the owner of a table while code of users may run.
  *
- * As in core's own maintenance commands: with the rights of the owner and no
- * others, in a restricted context that cannot be left (no SET ROLE, no
- * temporary tables, nothing deferred to when the context is over), and with a
- * search_path on which nobody can put anything.
+ * We do what core's maintenance commands do:
  *
- * An error takes all of it back, with the transaction or subtransaction.
+ * - use the rights of the owner, and no others;
+ * - enter a restricted context, which the code cannot leave: no SET ROLE, no
+ *   temporary tables, no triggers deferred beyond the end of the context;
+ * - set a search_path of schemas in which users cannot create objects.
+ *
+ * On error, the rollback of the transaction or subtransaction restores the
+ * caller's user, context and settings.
  *
  *-------------------------------------------------------------------------
  */
@@ -42,7 +45,10 @@ ttl_docs_become_owner(Relation rel, OwnerSwitch *before)
 							 true, 0, false);
 }
 
-/* Takes that back, and what user code has set meanwhile. */
+/*
+ * Restores the caller's user and context, and all settings that user code has
+ * changed since ttl_docs_become_owner().
+ */
 void
 ttl_docs_become_caller(const OwnerSwitch *before)
 {
@@ -51,17 +57,18 @@ ttl_docs_become_caller(const OwnerSwitch *before)
 }
 
 /*
- * Runs a query on a table for its owner, with the latest snapshot, so that it sees
- * all there is also in a REPEATABLE READ transaction.  Policies that are forced on
- * the owner hide nothing from it.
+ * Runs a query on a table as its owner.  The query uses the latest snapshot,
+ * so it sees all committed rows even in a REPEATABLE READ transaction.
+ * Policies that are forced on the owner do not apply.
  *
- * The caller looks up the names, because an owner may have no right to look into the
- * schema.  The owner does all the rest: planning computes what is constant in index
- * expressions, so it must not be left to a caller with more rights.  Core's plan cache
- * would analyse the query anew, as the owner, where the table has policies; so it has
- * no part in this.
+ * The caller's rights are used to look up names, because the owner may lack
+ * USAGE on the schema.  The owner's rights are used for everything else:
+ * planning evaluates constant parts of index expressions, and must not do so
+ * with the rights of a more powerful caller.  We do not use core's plan
+ * cache: for tables with policies, it would analyse the query again, as the
+ * owner.
  *
- * SPI is connected; the rows are in SPI_tuptable.
+ * The caller has connected to SPI.  The rows are in SPI_tuptable.
  */
 void
 ttl_docs_query_as_owner(Relation rel, const char *sql)
@@ -95,7 +102,7 @@ analyse(const char *sql)
 	return linitial_node(Query, queries);
 }
 
-/* Plans the query, and starts it with the active snapshot. */
+/* Plans and starts a query as the current user, with the active snapshot. */
 static Portal
 open_portal(Query *query, const char *sql)
 {

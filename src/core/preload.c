@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * preload.c
- *		Refuses to work unless the library was preloaded, and refuses to
- *		write where nothing can be written.
+ *		Raises an error if the library was not preloaded, and if a function
+ *		that writes is called where nothing can be written.
  *
  * The library must be in shared_preload_libraries: a backend without the
- * hooks would show expired documents.  Every function and the trigger ask
- * here first.
+ * hooks would show expired documents.  Every function and the trigger call
+ * ttl_docs_require_preload() first.
  *
  *-------------------------------------------------------------------------
  */
@@ -30,7 +30,7 @@ ttl_docs_set_preloaded(void)
 	preloaded = true;
 }
 
-/* Raises an error with the line to add, unless the library was preloaded. */
+/* Raises an error unless the library was preloaded. */
 void
 ttl_docs_require_preload(void)
 {
@@ -38,15 +38,15 @@ ttl_docs_require_preload(void)
 		return;
 	ereport(ERROR,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-			 errmsg("ttl_docs must be loaded by shared_preload_libraries"),
-			 errdetail("Without it, sessions see expired documents, also those of tables that a restore brings."),
-			 errhint("Set \"shared_preload_libraries = 'ttl_docs'\" in postgresql.conf, or add ttl_docs to that list, and restart the server. If Citus is in the list, it has to stay first: 'citus, ttl_docs'. Do this before you restore a dump: tables that are restored without the library are plain tables, whose expired documents show.")));
+			 errmsg("ttl_docs must be loaded via \"shared_preload_libraries\""),
+			 errdetail("Without the library, queries return expired documents, also from tables that were restored from a dump."),
+			 errhint("Set \"shared_preload_libraries = 'ttl_docs'\" in postgresql.conf, or add ttl_docs to the list, and restart the server. If the list contains citus, keep citus first: 'citus, ttl_docs'. Do this before you restore a dump: a collection that is restored without the library becomes a plain table, and its expired documents are visible.")));
 }
 
 /*
  * For functions that write: raises an error on a standby and in a read-only
- * transaction.  Such a function would fail anyway, by a lock that it takes or
- * a command that it runs, but with an error that does not name the function.
+ * transaction.  Without this check, a lock or a command in the function would
+ * raise an error that does not name the function.
  */
 void
 ttl_docs_require_writable(FunctionCallInfo fcinfo)

@@ -3,9 +3,9 @@
  * purging.c
  *		purging(): is an expired document being removed right now?
  *
- * A counter, because a trigger that fires for one delete can cause another.
- * Whoever deletes brackets the deletes with begin and end, in a PG_TRY, so
- * that an error ends it too.
+ * We count begin and end, because a trigger that fires for one delete can
+ * cause another delete.  Callers delete inside of PG_TRY, and call end on
+ * error, too.
  *
  *-------------------------------------------------------------------------
  */

@@ -1,25 +1,26 @@
 /*-------------------------------------------------------------------------
  *
  * slots.c
- *		The arithmetic of slots, in both directions.
+ *		Computes the slot of a document, and the times of a slot.
  *
- * _ts changes with every write, so an index on it would make every update
- * non-HOT.  The purge index is on the slot instead: a time in seconds, rounded
- * up to the width of the slot.  Because slots are rounded up, every row that
- * the index finds below the current time is expired, and the purge is late by
- * less than a width.  The width is a power of two of seconds: an eighth of the
- * time to live, at least one second and at most 64.
+ * _ts changes with every write, so an index on _ts would make every update
+ * non-HOT.  The purge index is on the slot instead: a time in seconds,
+ * rounded up to a multiple of the slot width.  Because slots are rounded up,
+ * every document in a slot before the current time is expired, and the purge
+ * is late by less than one width.  The width is the largest power of two that
+ * is at most an eighth of the time to live, between 1 and 64 seconds.
  *
  * The index has two ranges:
  *
- * 1. Inheriting documents are slotted by _ts, far below zero.  A change of the
- *    DefaultTTL then moves the end of a scan and not the entries.
- * 2. Documents with their own ttl are slotted by due time.
+ * 1. The slot of an inheriting document is computed from _ts, and is far
+ *    below zero.  A change of the DefaultTTL then moves the end of a scan,
+ *    and not the index entries.
+ * 2. The slot of a document with its own ttl is computed from its due time.
  *
- * Documents that never expire have no slot (NULL) and are not in the index.
- * Documents with an invalid ttl have SLOT_INVALID, at the far end of the
- * index, where turning TTL on finds them.  Any number can arrive as a slot by
- * replication, so the functions here accept any.
+ * A document that never expires has no slot (NULL) and is not in the index.
+ * A document with an invalid ttl has SLOT_INVALID, at the far end of the
+ * index, where turning TTL on looks for invalid values.  Replication can
+ * store any number as a slot, so the functions here accept any number.
  *
  *-------------------------------------------------------------------------
  */
@@ -35,9 +36,9 @@
 
 PG_FUNCTION_INFO_V1(ttl_docs_sql_slot);
 
-/* Added to a slot by due time, and subtracted from one by _ts */
+/* Subtracted from the slots of inheriting documents */
 #define INHERITING_OFFSET	(INT64CONST(1) << 62)
-/* Between the two ranges: times lie within 2^43 seconds of zero */
+/* Separates the two ranges: all times lie within 2^43 seconds of zero */
 #define RANGE_BORDER		(-(INHERITING_OFFSET / 2))
 #define MAX_WIDTH			64	/* seconds */
 
@@ -46,8 +47,9 @@ static int64 round_up(TimestampTz time, int64 width);
 static int64 whole_seconds(TimestampTz time);
 
 /*
- * The slot of a document, or NO_SLOT if it never expires.  An inheriting
- * document has a slot whatever the DefaultTTL is, because that may change.
+ * The slot of a document, or NO_SLOT if the document never expires.  An
+ * inheriting document has a slot even if the DefaultTTL is off or -1, because
+ * the DefaultTTL may change.
  */
 int64
 ttl_docs_slot(const Stamp *stamp, int32 default_ttl)
@@ -63,7 +65,7 @@ ttl_docs_slot(const Stamp *stamp, int32 default_ttl)
 	return TIMESTAMP_NOT_FINITE(due) ? NO_SLOT : round_up(due, slot_width(stamp->ttl));
 }
 
-/* Could an inheriting document have got that slot under some DefaultTTL? */
+/* Could an inheriting document have this slot, under any DefaultTTL? */
 bool
 ttl_docs_may_be_slot(const Stamp *stamp, int64 slot)
 {
@@ -75,14 +77,13 @@ ttl_docs_may_be_slot(const Stamp *stamp, int64 slot)
 	return false;
 }
 
-/* The range that a slot belongs to. */
 SlotRange
 ttl_docs_slot_range(int64 slot)
 {
 	return slot < RANGE_BORDER ? RANGE_INHERITING : RANGE_OWN;
 }
 
-/* When the last document of a slot is due; DT_NOEND if never. */
+/* The latest due time in a slot; DT_NOEND = never. */
 TimestampTz
 ttl_docs_slot_due(int64 slot, int32 default_ttl)
 {
@@ -99,7 +100,7 @@ ttl_docs_slot_due(int64 slot, int32 default_ttl)
 	return Max(seconds, MIN_TIMESTAMP / USECS_PER_SEC) * USECS_PER_SEC;
 }
 
-/* The earliest possible due time in the slot whose last document is due then. */
+/* The earliest possible due time in a slot; slot_due is the latest. */
 TimestampTz
 ttl_docs_earliest_in_slot(TimestampTz slot_due)
 {
@@ -107,7 +108,7 @@ ttl_docs_earliest_in_slot(TimestampTz slot_due)
 		slot_due - MAX_WIDTH * USECS_PER_SEC;
 }
 
-/* The inverse of ttl_docs_slot_due(): the slot of a range that is due then. */
+/* The slot whose latest due time is "due": inverse of ttl_docs_slot_due(). */
 int64
 ttl_docs_slot_at(SlotRange range, TimestampTz due, int32 default_ttl)
 {
@@ -119,9 +120,10 @@ ttl_docs_slot_at(SlotRange range, TimestampTz due, int32 default_ttl)
 }
 
 /*
- * The last slot of a range in which a document can be expired, or NO_SLOT.
- * Documents that a floor keeps expired can be in the slot after the floor; a
- * scan finds live documents there, too, and has to judge each.
+ * The last slot of a range that can contain an expired document, or NO_SLOT.
+ * A floor can keep documents expired in a slot that ends after the floor.
+ * Such a slot can also contain live documents, so a scan has to judge each
+ * document.
  */
 int64
 ttl_docs_last_expired_slot(const CollectionSettings *settings, SlotRange range,
@@ -142,7 +144,7 @@ ttl_docs_last_expired_slot(const CollectionSettings *settings, SlotRange range,
 	return slot;
 }
 
-/* A time at which every document that is due now is in a slot that is over. */
+/* A time by which the slots of all documents due at "clock" have ended. */
 TimestampTz
 ttl_docs_time_past_slot(TimestampTz clock)
 {
@@ -150,8 +152,9 @@ ttl_docs_time_past_slot(TimestampTz clock)
 }
 
 /*
- * Could a floor keep a document of that slot expired while TTL is off?  Only
- * if its _ts did not come from the clock.
+ * Can a floor keep a document in this slot expired, even if TTL is off?  For
+ * a new document this is possible only if its _ts did not come from the
+ * clock.
  */
 bool
 ttl_docs_floor_may_cover(const CollectionSettings *settings, int64 slot)
@@ -161,9 +164,10 @@ ttl_docs_floor_may_cover(const CollectionSettings *settings, int64 slot)
 }
 
 /*
- * The slots of a range in which documents can be that are live under the
- * bounds "before" and expired under "after", both ends included.  False if
- * there are none.  Slots are rounded up, so a few others are among them.
+ * Finds the slots of a range, from *from to *to inclusive, that can contain
+ * documents which are live under the bounds "before" and expired under
+ * "after".  Returns false if there are none.  Because slots are rounded up,
+ * the result also covers a few other documents.
  */
 bool
 ttl_docs_slots_between(const ExpiryBounds *before, const ExpiryBounds *after,
@@ -181,7 +185,7 @@ ttl_docs_slots_between(const ExpiryBounds *before, const ExpiryBounds *after,
 	return true;
 }
 
-/* Two scan keys for the slots from..to of a range, both ends included. */
+/* Makes two scan keys for the slots of a range, "from" and "to" included. */
 void
 ttl_docs_slot_scan_keys(ScanKey keys, SlotRange range, int64 from, int64 to)
 {
@@ -189,14 +193,14 @@ ttl_docs_slot_scan_keys(ScanKey keys, SlotRange range, int64 from, int64 to)
 		to = Min(to, RANGE_BORDER - 1);
 	else
 		from = Max(from, RANGE_BORDER);
-	/* BRIN needs the type */
+	/* BRIN needs the type of the argument */
 	ScanKeyEntryInitialize(&keys[0], 0, 1, BTGreaterEqualStrategyNumber, INT8OID,
 						   InvalidOid, F_INT8GE, Int64GetDatum(from));
 	ScanKeyEntryInitialize(&keys[1], 0, 1, BTLessEqualStrategyNumber, INT8OID,
 						   InvalidOid, F_INT8LE, Int64GetDatum(to));
 }
 
-/* The width of the slots for a time to live, in seconds. */
+/* The slot width for a time to live, in seconds. */
 static int64
 slot_width(int32 ttl)
 {
@@ -209,20 +213,20 @@ slot_width(int32 ttl)
 	return width;
 }
 
-/* A time in seconds, rounded up to a multiple of width. */
+/* Converts a time to seconds, rounded up to a multiple of width. */
 static int64
 round_up(TimestampTz time, int64 width)
 {
 	int64		unit = width * USECS_PER_SEC;
 	int64		slots = time / unit;
 
-	/* division rounds towards zero, which is up for negative times */
+	/* division rounds towards zero, which is up for negative times already */
 	if (time > 0 && time % unit != 0)
 		slots++;
 	return slots * width;
 }
 
-/* A time in seconds, rounded down. */
+/* Converts a time to seconds, rounded down. */
 static int64
 whole_seconds(TimestampTz time)
 {

@@ -1,12 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * sql.c
- *		Runs SQL commands of our own, and writes names for them.
+ *		Runs our own SQL commands, and quotes names for them.
  *
- * Commands run through SPI as the current user.  So event triggers,
- * dependencies, partitions and locks are core's business, and nobody gains a
- * right.  Callers qualify and quote every name, so the caller's search_path
- * does not matter.
+ * Commands run through SPI as the current user.  So core handles event
+ * triggers, dependencies, partitions and locks, and no user gains a right.
+ * Callers qualify and quote every name, so the search_path does not matter.
  *
  *-------------------------------------------------------------------------
  */
@@ -55,7 +54,7 @@ ttl_docs_quoted_name(Oid relid)
 									  get_rel_name(relid));
 }
 
-/* The same as a string literal, for an argument of type regclass. */
+/* A table's qualified name as a string literal, for a regclass argument. */
 char *
 ttl_docs_quoted_literal(Oid relid)
 {
@@ -64,9 +63,9 @@ ttl_docs_quoted_literal(Oid relid)
 
 /*
  * Makes sure that there is an active snapshot.  Core needs one to write to a
- * catalog with a TOAST table, and commands that commit in between, such as
- * DETACH CONCURRENTLY, have none at their end.  Returns true if the caller has
- * to pop it.
+ * catalog that has a TOAST table.  Commands that commit in between, such as
+ * DETACH CONCURRENTLY, have no active snapshot at their end.  Returns true if
+ * the caller must pop the snapshot.
  */
 bool
 ttl_docs_push_snapshot(void)

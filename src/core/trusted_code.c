@@ -1,30 +1,40 @@
 /*-------------------------------------------------------------------------
  *
  * trusted_code.c
- *		Would a purge run somebody else's code with the owner's rights?
+ *		Finds code of other users that a purge would run as the owner.
  *
- * Triggers run as the owner of the table, and nobody asked the owner.  Whoever
- * has, or had, the right to make a trigger on a table (or a child of a foreign
- * key, whose AFTER triggers fire at the end of our statement and, before 18, as
- * us) must not become its owner that way, who may be a superuser.  So what
- * cannot be shown to be the owner's own, or a superuser's, is not run: the
- * collection is "blocked".
+ * The purge runs triggers as the owner of the table, without the owner's
+ * consent.  The owner may be a superuser.  Two kinds of users must not be
+ * able to act as the owner in this way:
  *
- * Looked at are the triggers that a delete fires, on the table and on the
- * partitioned table it belongs to, and all triggers of tables that foreign key
- * actions reach, with their partitions:
- * - the function belongs to a superuser, or to the owner or a role that may act
- *   as the owner anyway; for a superuser's table only the first will do.  That
- *   it is SECURITY DEFINER says nothing: its owner can change that any time;
- * - its arguments are chosen by who makes the trigger: then it has to be the
- *   owner's, and not in C;
- * - a WHEN clause uses nothing but built-in functions that are immutable.
- *   Others can be made to run any SQL;
- * - a reached table that belongs to somebody else has no triggers but those of
- *   foreign keys, and no rules, which can write to any table.
+ * - users who can create a trigger on the table, or could in the past;
+ * - owners of a child table of a foreign key.  AFTER triggers of the child
+ *   fire at the end of our statement and, before PostgreSQL 18, as the user
+ *   of the purge.
  *
- * Reached tables are locked, as their owner can change them at any time.  The
- * caller has locked the table itself when it is about to delete.
+ * So we trust only code of the owner or of a superuser.  If a delete could
+ * run any other code, nothing is deleted: the collection is "blocked".
+ *
+ * We check the triggers that a delete fires, on the table and on its
+ * partitioned table.  We also check all triggers of the cascade targets: the
+ * tables, with their partitions, that foreign key actions write to.  The
+ * rules are:
+ *
+ * - The trigger function belongs to a superuser, to the owner, or to a role
+ *   that may act as the owner anyway.  If the owner is a superuser, the
+ *   function must belong to a superuser.  SECURITY DEFINER does not help: the
+ *   owner of the function can remove it at any time.
+ * - If the trigger has arguments, the function belongs to the owner and is
+ *   not written in C, because the user who creates a trigger chooses its
+ *   arguments.
+ * - A WHEN clause calls only built-in immutable functions.  Other functions
+ *   can be used to run any SQL.
+ * - A cascade target of another owner has no triggers except those of foreign
+ *   keys, and no rules, because a rule can write to any table.
+ *
+ * We lock cascade targets, because their owners could change them at any
+ * time.  A caller that is about to delete has already locked the table
+ * itself.
  *
  *-------------------------------------------------------------------------
  */
@@ -54,21 +64,21 @@
 
 #define ALL_EVENTS	(TRIGGER_TYPE_INSERT | TRIGGER_TYPE_UPDATE | TRIGGER_TYPE_DELETE)
 
-/* One look at a table and all that its foreign keys reach */
+/* The check of one table and of its cascade targets */
 typedef struct RightsCheck
 {
-	Oid			owner;			/* as whom code would run */
-	bool		only_foreign_keys;	/* no other triggers, whatever they run */
-	List	   *reached;		/* tables, each once; those at its end are yet to
-								 * be looked at */
-	char	   *found;			/* what must not run, or NULL */
-	Oid			function;		/* the trigger function, if it is a trigger */
+	Oid			owner;			/* role that would run the code */
+	bool		only_foreign_keys;	/* trust only triggers of foreign keys */
+	List	   *cascade_targets;	/* each once, in the order of the check */
+	char	   *found;			/* name of the untrusted object, or NULL */
+	Oid			function;		/* trigger function of the untrusted object;
+								 * InvalidOid for a rule */
 } RightsCheck;
 
 static void check_triggers(RightsCheck *check, Oid relid, int16 events);
 static void check_trigger(RightsCheck *check, Relation triggers, HeapTuple tuple);
 static void add_cascade_target(RightsCheck *check, Oid relid);
-static void check_reached(RightsCheck *check, Oid relid);
+static void check_cascade_target(RightsCheck *check, Oid relid);
 static Oid	table_of_action(Form_pg_trigger trigger);
 static bool is_trusted_role(const RightsCheck *check, Oid role);
 static bool is_trusted_function(const RightsCheck *check, Oid function, int nargs);
@@ -77,9 +87,9 @@ static bool has_harmful_part(Node *node, void *context);
 static bool is_harmful_function(Oid function, void *context);
 
 /*
- * Describes what would run as the owner of the table, though it is not theirs;
- * NULL if there is nothing.  *function is then the trigger function, or InvalidOid
- * if it is a rule.
+ * Returns the name of an object (a trigger or a rule) that would run
+ * untrusted code as the owner of the table, or NULL if there is none.  Sets
+ * *function to the function of a trigger; InvalidOid for a rule.
  */
 char *
 ttl_docs_untrusted_code(Relation rel, Oid root, Oid *function)
@@ -89,14 +99,14 @@ ttl_docs_untrusted_code(Relation rel, Oid root, Oid *function)
 	check_triggers(&check, RelationGetRelid(rel), TRIGGER_TYPE_DELETE);
 	if (root != RelationGetRelid(rel))
 		check_triggers(&check, root, TRIGGER_TYPE_DELETE);
-	for (int i = 0; check.found == NULL && i < list_length(check.reached); i++)
-		check_reached(&check, list_nth_oid(check.reached, i));
-	list_free(check.reached);
+	for (int i = 0; check.found == NULL && i < list_length(check.cascade_targets); i++)
+		check_cascade_target(&check, list_nth_oid(check.cascade_targets, i));
+	list_free(check.cascade_targets);
 	*function = check.function;
 	return check.found;
 }
 
-/* Looks at the enabled triggers of a table for these events. */
+/* Checks the enabled triggers of a table for these events. */
 static void
 check_triggers(RightsCheck *check, Oid relid, int16 events)
 {
@@ -136,7 +146,7 @@ check_trigger(RightsCheck *check, Relation triggers, HeapTuple tuple)
 		is_trusted_function(check, trigger->tgfoid, trigger->tgnargs) &&
 		(isnull || is_harmless(stringToNode(TextDatumGetCString(when)))))
 		return;
-	check->found = psprintf("the trigger \"%s\" of the table \"%s\"",
+	check->found = psprintf("trigger \"%s\" on table \"%s\"",
 							NameStr(trigger->tgname), get_rel_name(trigger->tgrelid));
 	check->function = trigger->tgfoid;
 }
@@ -148,17 +158,18 @@ add_cascade_target(RightsCheck *check, Oid relid)
 	List	   *members;
 	ListCell   *lc;
 
-	if (list_member_oid(check->reached, relid))
+	if (list_member_oid(check->cascade_targets, relid))
 		return;
 	members = find_all_inheritors(relid, NoLock, NULL);
 	foreach(lc, members)
-		check->reached = list_append_unique_oid(check->reached, lfirst_oid(lc));
+		check->cascade_targets = list_append_unique_oid(check->cascade_targets,
+														lfirst_oid(lc));
 	list_free(members);
 }
 
-/* Whatever happens to a reached table, nothing foreign may come of it. */
+/* Checks a cascade target: the action may fire any of its triggers. */
 static void
-check_reached(RightsCheck *check, Oid relid)
+check_cascade_target(RightsCheck *check, Oid relid)
 {
 	HeapTuple	tuple;
 	Form_pg_class form;
@@ -170,17 +181,17 @@ check_reached(RightsCheck *check, Oid relid)
 						get_rel_name(relid))));
 	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relid));
 	if (!HeapTupleIsValid(tuple))
-		return;					/* it went before we had the lock */
+		return;					/* it was dropped before we got the lock */
 	form = (Form_pg_class) GETSTRUCT(tuple);
 	check->only_foreign_keys = !is_trusted_role(check, form->relowner);
 	if (form->relhasrules && check->only_foreign_keys)
-		check->found = psprintf("a rule of the table \"%s\"", NameStr(form->relname));
+		check->found = psprintf("a rule on table \"%s\"", NameStr(form->relname));
 	ReleaseSysCache(tuple);
 	if (check->found == NULL)
 		check_triggers(check, relid, ALL_EVENTS);
 }
 
-/* The table that a foreign key action writes to; InvalidOid if it is none. */
+/* The table that a foreign key action writes to; InvalidOid = no action. */
 static Oid
 table_of_action(Form_pg_trigger trigger)
 {
@@ -198,7 +209,7 @@ table_of_action(Form_pg_trigger trigger)
 	}
 }
 
-/* May code of that role run as the owner? */
+/* May code of this role run as the owner? */
 static bool
 is_trusted_role(const RightsCheck *check, Oid role)
 {
@@ -206,7 +217,7 @@ is_trusted_role(const RightsCheck *check, Oid role)
 		(!superuser_arg(check->owner) && has_privs_of_role(role, check->owner));
 }
 
-/* May that trigger function run as the owner, with so many arguments? */
+/* May this trigger function run as the owner, with this many arguments? */
 static bool
 is_trusted_function(const RightsCheck *check, Oid function, int nargs)
 {
@@ -225,7 +236,7 @@ is_trusted_function(const RightsCheck *check, Oid function, int nargs)
 	return trusted;
 }
 
-/* Can an expression do nothing but compute? */
+/* Does an expression only compute, without calling untrusted functions? */
 static bool
 is_harmless(Node *node)
 {
@@ -267,7 +278,7 @@ has_harmful_part(Node *node, void *context)
 	return expression_tree_walker(node, has_harmful_part, context);
 }
 
-/* Anything but a built-in function that is immutable */
+/* Is this anything but a built-in immutable function? */
 static bool
 is_harmful_function(Oid function, void *context)
 {

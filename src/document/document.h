@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * document.h
- *		What hooks.c uses of the document functions.  SQL calls the rest.
+ *		Functions of document that hooks.c calls.  SQL calls the others.
  *
  *-------------------------------------------------------------------------
  */

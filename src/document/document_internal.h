@@ -1,14 +1,15 @@
 /*-------------------------------------------------------------------------
  *
  * document_internal.h
- *		What the files of document know of one another.
+ *		Declarations that the files of document share.
  *
- * Vocabulary, beside that of ttl_docs.h:
+ * Vocabulary, in addition to that of ttl_docs.h:
  *
- * id			what a document is called in its collection: a string, or a
- *				number where the key is one.  It is the "id" property of the
- *				document as a client sends and gets it.
- * key			the column that is the primary key, and its value for an id.
+ * id			identifies a document in its collection, for clients: the "id"
+ *				property of the document.  A string, or a number if the key
+ *				column has a numeric type.
+ * key column	the column that is the primary key of the table.
+ * key			the id as a value of the key column.
  *
  *-------------------------------------------------------------------------
  */
@@ -23,23 +24,26 @@
 #define ID_PROPERTY		"id"
 #define TS_PROPERTY		TTL_DOCS_TS_COLUMN
 
-/* What is known of the key of a table, good for one call */
+/* The key column of a table; valid during one call of a document function */
 typedef struct DocumentKey
 {
 	Oid			relid;
 	AttrNumber	column;
-	Oid			type;			/* under a domain: what it is based on */
-	Oid			input;			/* its input function */
-	Oid			ioparam;
-	Oid			index;			/* its primary key */
-	bool		is_number;		/* is the id a JSON number? */
-	bool		is_generated;	/* does the table compute it from the document? */
+	Oid			type;			/* of the column; for a domain, its base type */
+	Oid			input;			/* input function of the type */
+	Oid			ioparam;		/* argument of the input function */
+	Oid			index;			/* index of the primary key */
+	bool		is_number;		/* the type is numeric */
+	bool		is_generated;	/* the column is generated */
 } DocumentKey;
 
-/* The statements that the document functions stand for */
+/*
+ * The statements that the document functions run.  $1 is the key.  $2 is the
+ * document, the patch or the filter.  Not every statement uses both.
+ */
 typedef enum DocumentStatement
 {
-	STATEMENT_READ,				/* $1 is the key, $2 the document */
+	STATEMENT_READ,
 	STATEMENT_CREATE,
 	STATEMENT_CREATE_WITH_NEW_ID,
 	STATEMENT_REPLACE,
@@ -47,8 +51,9 @@ typedef enum DocumentStatement
 	STATEMENT_PATCH,
 	STATEMENT_DELETE,
 	STATEMENT_TOUCH,
-	STATEMENT_ALL,				/* $1 and $2 are not used */
-	STATEMENT_CONTAINING,		/* only $2 is */
+	/* the following statements read any number of documents */
+	STATEMENT_ALL,
+	STATEMENT_CONTAINING,
 	STATEMENT_CONTAINING_WITH_ID
 } DocumentStatement;
 #define NUM_STATEMENTS	(STATEMENT_CONTAINING_WITH_ID + 1)
@@ -66,19 +71,19 @@ extern Datum ttl_docs_key_of_text(const DocumentKey *key, char *text);
 extern Datum ttl_docs_key_of_id(const DocumentKey *key, const JsonbValue *id);
 extern char *ttl_docs_text_of_key(const DocumentKey *key, Datum value);
 extern Datum ttl_docs_new_key(const DocumentKey *key);
-extern void ttl_docs_set_id(JsonbValue *id, const DocumentKey *key, Datum value);
+extern void ttl_docs_make_id(JsonbValue *id, const DocumentKey *key, Datum value);
 extern bool ttl_docs_same_key(const DocumentKey *key, Datum a, Datum b);
 
 /* properties.c */
 typedef struct Property
 {
 	const char *name;
-	JsonbValue *value;			/* NULL takes the property away */
+	JsonbValue *value;			/* NULL removes the property */
 } Property;
 extern Jsonb *ttl_docs_set_properties(Jsonb *doc, const Property *properties,
 									  int count);
-extern JsonbValue *ttl_docs_property(Jsonb *doc, const char *name,
-									 JsonbValue *value);
-extern Jsonb *ttl_docs_without(Jsonb *doc, const char *name);
+extern JsonbValue *ttl_docs_get_property(Jsonb *doc, const char *name,
+										 JsonbValue *value);
+extern Jsonb *ttl_docs_without_property(Jsonb *doc, const char *name);
 
 #endif							/* TTL_DOCS_DOCUMENT_INTERNAL_H */

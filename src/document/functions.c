@@ -1,21 +1,22 @@
 /*-------------------------------------------------------------------------
  *
  * functions.c
- *		The verbs of the Cosmos DB SDKs: create, read, replace, upsert, patch,
- *		delete, touch, and the documents that contain a filter.
+ *		The document functions: the verbs of the Cosmos DB SDKs (create, read,
+ *		replace, upsert, patch, delete, touch), and documents(), which returns
+ *		the documents that contain a filter.
  *
- * Each checks its arguments and runs one statement (statement.c) as
- * the caller, with the caller's rights.  Those that read are STABLE and share
- * snapshot and instant of the query that calls them; those that write are
- * statements of their own.
+ * Each function checks its arguments and runs one statement (statement.c) as
+ * the caller, with the caller's rights.  The functions that read are STABLE:
+ * they use the snapshot and the instant of the query that calls them.  The
+ * functions that write are VOLATILE: their statement has its own snapshot and
+ * instant.
  *
- * The id of a document is its "id" property.  In the table it is the key; the
- * document keeps it too, so that a filter and a GIN index can find it.  Where
- * there is none, a new document gets one: what the key column has for a
- * default, else a uuid.
+ * The id of a document is its "id" property.  In the table, the id is the
+ * key.  The document keeps the "id" property, too, so that a filter and a GIN
+ * index can find it.  A new document without an id gets one (id.c).
  *
- * All results and errors come from SPI or from memory contexts that the caller
- * owns; there is no state to be put right on error.
+ * An error leaves nothing to clean up: all memory belongs to SPI or to the
+ * caller.
  *
  *-------------------------------------------------------------------------
  */
@@ -44,15 +45,15 @@ static Datum insert_document(FunctionCallInfo fcinfo, bool or_replace);
 static Datum write_by_id(FunctionCallInfo fcinfo, DocumentStatement statement);
 static DocumentKey key_of_collection(FunctionCallInfo fcinfo,
 									 LOCKMODE lockmode);
-static Jsonb *object_arg(FunctionCallInfo fcinfo, int arg, const char *what);
-static void require_id_as_key(const DocumentKey *key, Datum value,
-							  Jsonb *returned);
+static Jsonb *object_arg(FunctionCallInfo fcinfo, int arg, const char *name);
+static void require_id_equals_key(const DocumentKey *key, Datum value,
+								  Jsonb *returned);
 static Jsonb *patch_without_id(const DocumentKey *key, Jsonb *patch,
 							   Datum value);
 pg_noreturn static void report_no_document(const DocumentKey *key,
 										   Datum value);
-static uint64 run(const DocumentKey *key, DocumentStatement statement,
-				  Datum key_value, Jsonb *doc, Jsonb **returned);
+static uint64 run_for_key(const DocumentKey *key, DocumentStatement statement,
+						  Datum key_value, Jsonb *doc, Jsonb **returned);
 
 /*
  * create_document(collection regclass, doc jsonb)
@@ -72,12 +73,13 @@ ttl_docs_upsert_document(PG_FUNCTION_ARGS)
 	return insert_document(fcinfo, true);
 }
 
-/* NULL if a trigger of the user's has kept the document out. */
+/* Returns NULL if a user's trigger has suppressed the insert. */
 static Datum
 insert_document(FunctionCallInfo fcinfo, bool or_replace)
 {
 	DocumentKey key = key_of_collection(fcinfo, RowExclusiveLock);
-	Jsonb	   *doc = ttl_docs_without(object_arg(fcinfo, 1, "document"), TS_PROPERTY);
+	Jsonb	   *doc = ttl_docs_without_property(object_arg(fcinfo, 1, "document"),
+												TS_PROPERTY);
 	DocumentStatement statement = or_replace ? STATEMENT_UPSERT : STATEMENT_CREATE;
 	JsonbValue	id;
 	Datum		value;
@@ -90,16 +92,16 @@ insert_document(FunctionCallInfo fcinfo, bool or_replace)
 		Property	with_id = {ID_PROPERTY, &id};
 
 		value = ttl_docs_new_key(&key);
-		ttl_docs_set_id(&id, &key, value);
+		ttl_docs_make_id(&id, &key, value);
 		doc = ttl_docs_set_properties(doc, &with_id, 1);
-		/* which replaces none */
+		/* a new id needs no upsert */
 		statement = STATEMENT_CREATE_WITH_NEW_ID;
 	}
 
-	run(&key, statement, value, doc, &returned);
+	run_for_key(&key, statement, value, doc, &returned);
 	if (returned == NULL)
 		PG_RETURN_NULL();
-	require_id_as_key(&key, value, returned);
+	require_id_equals_key(&key, value, returned);
 	PG_RETURN_JSONB_P(returned);
 }
 
@@ -112,12 +114,13 @@ ttl_docs_read_document(PG_FUNCTION_ARGS)
 	DocumentKey key;
 	Jsonb	   *returned;
 
-	/* before the lock, which nobody has yet shown a right to */
+	/* before we lock the table: nothing has checked the caller's rights */
 	if (PG_ARGISNULL(1))
 		PG_RETURN_NULL();
 	key = key_of_collection(fcinfo, AccessShareLock);
-	run(&key, STATEMENT_READ,
-		ttl_docs_key_of_text(&key, text_to_cstring(PG_GETARG_TEXT_PP(1))), NULL, &returned);
+	run_for_key(&key, STATEMENT_READ,
+				ttl_docs_key_of_text(&key, text_to_cstring(PG_GETARG_TEXT_PP(1))),
+				NULL, &returned);
 	if (returned == NULL)
 		PG_RETURN_NULL();
 	PG_RETURN_JSONB_P(returned);
@@ -130,7 +133,8 @@ Datum
 ttl_docs_replace_document(PG_FUNCTION_ARGS)
 {
 	DocumentKey key = key_of_collection(fcinfo, RowExclusiveLock);
-	Jsonb	   *doc = ttl_docs_without(object_arg(fcinfo, 1, "document"), TS_PROPERTY);
+	Jsonb	   *doc = ttl_docs_without_property(object_arg(fcinfo, 1, "document"),
+												TS_PROPERTY);
 	JsonbValue	id;
 	Datum		value;
 	Jsonb	   *returned;
@@ -138,13 +142,13 @@ ttl_docs_replace_document(PG_FUNCTION_ARGS)
 	if (!ttl_docs_find_id(doc, &id))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("the document has no \"id\" that says which one to replace"),
-				 errhint("Use ttl_docs.create_document() to make a new one.")));
+				 errmsg("replacement document has no \"id\""),
+				 errhint("Add the \"id\" of the document to be replaced. To store a new document, call ttl_docs.create_document().")));
 	value = ttl_docs_key_of_id(&key, &id);
-	run(&key, STATEMENT_REPLACE, value, doc, &returned);
+	run_for_key(&key, STATEMENT_REPLACE, value, doc, &returned);
 	if (returned == NULL)
 		report_no_document(&key, value);
-	require_id_as_key(&key, value, returned);
+	require_id_equals_key(&key, value, returned);
 	PG_RETURN_JSONB_P(returned);
 }
 
@@ -155,7 +159,8 @@ Datum
 ttl_docs_patch_document(PG_FUNCTION_ARGS)
 {
 	DocumentKey key = key_of_collection(fcinfo, RowExclusiveLock);
-	Jsonb	   *patch = ttl_docs_without(object_arg(fcinfo, 2, "patch"), TS_PROPERTY);
+	Jsonb	   *patch = ttl_docs_without_property(object_arg(fcinfo, 2, "patch"),
+												  TS_PROPERTY);
 	Datum		value;
 	Jsonb	   *returned;
 
@@ -165,10 +170,10 @@ ttl_docs_patch_document(PG_FUNCTION_ARGS)
 				 errmsg("id cannot be null")));
 	value = ttl_docs_key_of_text(&key, text_to_cstring(PG_GETARG_TEXT_PP(1)));
 	patch = patch_without_id(&key, patch, value);
-	run(&key, STATEMENT_PATCH, value, patch, &returned);
+	run_for_key(&key, STATEMENT_PATCH, value, patch, &returned);
 	if (returned == NULL)
 		report_no_document(&key, value);
-	require_id_as_key(&key, value, returned);
+	require_id_equals_key(&key, value, returned);
 	PG_RETURN_JSONB_P(returned);
 }
 
@@ -190,25 +195,25 @@ ttl_docs_touch_document(PG_FUNCTION_ARGS)
 	return write_by_id(fcinfo, STATEMENT_TOUCH);
 }
 
-/* Was there a document with that id? */
+/* Returns true if there was a document with this id. */
 static Datum
 write_by_id(FunctionCallInfo fcinfo, DocumentStatement statement)
 {
 	DocumentKey key;
+	Datum		value;
 
 	if (PG_ARGISNULL(1))
 		PG_RETURN_BOOL(false);
 	key = key_of_collection(fcinfo, RowExclusiveLock);
-	PG_RETURN_BOOL(run(&key, statement,
-					   ttl_docs_key_of_text(&key, text_to_cstring(PG_GETARG_TEXT_PP(1))),
-					   NULL, NULL) > 0);
+	value = ttl_docs_key_of_text(&key, text_to_cstring(PG_GETARG_TEXT_PP(1)));
+	PG_RETURN_BOOL(run_for_key(&key, statement, value, NULL, NULL) > 0);
 }
 
 /*
  * documents(collection regclass, filter jsonb)
  *
- * The filter is held against documents as clients get them: "id" is the key.
- * "_ts" is no property that could be contained.
+ * The filter applies to documents as clients get them: "id" in the filter is
+ * compared with the key.  "_ts" in the filter is an error.
  */
 Datum
 ttl_docs_documents(PG_FUNCTION_ARGS)
@@ -226,19 +231,19 @@ ttl_docs_documents(PG_FUNCTION_ARGS)
 	{
 		statement = STATEMENT_CONTAINING;
 		filter = object_arg(fcinfo, 1, "filter");
-		if (ttl_docs_property(filter, TS_PROPERTY, &property) != NULL)
+		if (ttl_docs_get_property(filter, TS_PROPERTY, &property) != NULL)
 			ereport(ERROR,
 					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 					 errmsg("\"%s\" cannot be part of a filter", TS_PROPERTY),
-					 errhint("It is a column of the table: use SQL, with a WHERE clause on \"%s\".",
+					 errhint("Use SELECT with a WHERE clause on the column \"%s\".",
 							 TTL_DOCS_TS_COLUMN)));
-		if (ttl_docs_property(filter, ID_PROPERTY, &property) != NULL)
+		if (ttl_docs_get_property(filter, ID_PROPERTY, &property) != NULL)
 		{
 			statement = STATEMENT_CONTAINING_WITH_ID;
 			value = ttl_docs_key_of_id(&key, &property);
 			key_value = &value;
-			filter = ttl_docs_without(filter, ID_PROPERTY);
-			/* a document that is no object contains nothing, but has an id */
+			filter = ttl_docs_without_property(filter, ID_PROPERTY);
+			/* an empty filter would exclude documents that are not objects */
 			if (JB_ROOT_COUNT(filter) == 0)
 				statement = STATEMENT_READ;
 		}
@@ -255,7 +260,10 @@ ttl_docs_documents(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
-/* The key of the collection that a document function is called for. */
+/*
+ * Locks the collection that a document function is called for, and returns
+ * its key column.  Raises an error if this server cannot run the function.
+ */
 static DocumentKey
 key_of_collection(FunctionCallInfo fcinfo, LOCKMODE lockmode)
 {
@@ -266,31 +274,32 @@ key_of_collection(FunctionCallInfo fcinfo, LOCKMODE lockmode)
 	return ttl_docs_document_key(ttl_docs_collection_arg(fcinfo), lockmode);
 }
 
+/* Returns an argument that must be a JSON object; name is for messages. */
 static Jsonb *
-object_arg(FunctionCallInfo fcinfo, int arg, const char *what)
+object_arg(FunctionCallInfo fcinfo, int arg, const char *name)
 {
 	Jsonb	   *object;
 
 	if (PG_ARGISNULL(arg))
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("%s cannot be null", what)));
+				 errmsg("%s cannot be null", name)));
 	object = PG_GETARG_JSONB_P(arg);
 	if (!JB_ROOT_IS_OBJECT(object))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("%s is not a JSON object: %s", what,
+				 errmsg("%s is not a JSON object: %s", name,
 						ttl_docs_json_excerpt(object)),
-				 errhint("Write it as an object, such as {\"id\": \"a\", \"ttl\": 60}.")));
+				 errhint("Pass an object, such as {\"id\": \"a\", \"ttl\": 60}.")));
 	return object;
 }
 
 /*
- * Where the table computes the key, that has to be from the id.  Otherwise the
- * document would be found under another id than it was written with.
+ * Raises an error if the table has generated a key that differs from the id.
+ * Such a document would be found under another id than it was written with.
  */
 static void
-require_id_as_key(const DocumentKey *key, Datum value, Jsonb *returned)
+require_id_equals_key(const DocumentKey *key, Datum value, Jsonb *returned)
 {
 	JsonbValue	id;
 
@@ -299,18 +308,18 @@ require_id_as_key(const DocumentKey *key, Datum value, Jsonb *returned)
 		return;
 	ereport(ERROR,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-			 errmsg("the primary key of \"%s\" is generated from something else than the \"id\" of a document",
+			 errmsg("generated primary key of \"%s\" differs from the \"id\" of the document",
 					get_rel_name(key->relid)),
-			 errhint("Use SQL, which needs no id.")));
+			 errhint("The document functions need a primary key that is equal to the \"id\". Use plain SQL on this table.")));
 }
 
-/* The id of a document is final, but a patch may mention it. */
+/* Removes the id from a patch.  Raises an error if it would change the id. */
 static Jsonb *
 patch_without_id(const DocumentKey *key, Jsonb *patch, Datum value)
 {
 	JsonbValue	id;
 
-	if (ttl_docs_property(patch, ID_PROPERTY, &id) == NULL)
+	if (ttl_docs_get_property(patch, ID_PROPERTY, &id) == NULL)
 		return patch;
 	if (id.type == jbvNull || !ttl_docs_same_key(key, ttl_docs_key_of_id(key, &id), value))
 		ereport(ERROR,
@@ -318,8 +327,8 @@ patch_without_id(const DocumentKey *key, Jsonb *patch, Datum value)
 				 errmsg("a patch cannot change the \"id\" of document \"%s\" to %s",
 						ttl_docs_text_of_key(key, value),
 						ttl_docs_json_excerpt(JsonbValueToJsonb(&id))),
-				 errhint("Create a document with the new id, and delete the old one.")));
-	return ttl_docs_without(patch, ID_PROPERTY);
+				 errhint("Call ttl_docs.create_document() with the new id, then ttl_docs.delete_document() with the old id.")));
+	return ttl_docs_without_property(patch, ID_PROPERTY);
 }
 
 static void
@@ -329,17 +338,17 @@ report_no_document(const DocumentKey *key, Datum value)
 			(errcode(ERRCODE_NO_DATA_FOUND),
 			 errmsg("there is no document \"%s\" in \"%s\"",
 					ttl_docs_text_of_key(key, value), get_rel_name(key->relid)),
-			 errhint("Use ttl_docs.upsert_document() or ttl_docs.create_document() to make one.")));
+			 errhint("To create the document, call ttl_docs.upsert_document() or ttl_docs.create_document().")));
 }
 
 /*
- * Runs a statement for one key and tells how many rows it was about.  Sets
- * *returned, unless that is NULL, to the document that came back, in the caller's
- * memory, or to NULL.
+ * Runs a statement for one key.  Returns the number of rows that it has read
+ * or written.  If "returned" is not NULL, sets *returned to the document that
+ * the statement returns, in the caller's memory, or to NULL if there is none.
  */
 static uint64
-run(const DocumentKey *key, DocumentStatement statement, Datum key_value,
-	Jsonb *doc, Jsonb **returned)
+run_for_key(const DocumentKey *key, DocumentStatement statement, Datum key_value,
+			Jsonb *doc, Jsonb **returned)
 {
 	bool		isnull = true;
 	Datum		value = (Datum) 0;
@@ -348,7 +357,7 @@ run(const DocumentKey *key, DocumentStatement statement, Datum key_value,
 	SPI_connect();
 	ttl_docs_run_statement(key, statement, &key_value, doc, NULL);
 	processed = SPI_processed;
-	/* a rule may have made something else of the statement */
+	/* a rule may have replaced the statement by one without a result */
 	if (returned != NULL && processed > 0 && SPI_tuptable != NULL)
 		value = SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1,
 							  &isnull);
@@ -356,7 +365,9 @@ run(const DocumentKey *key, DocumentStatement statement, Datum key_value,
 		value = SPI_datumTransfer(value, false, -1);
 	SPI_finish();
 
-	/* only now: unpacking it allocates, and SPI's memory is gone */
+	/*
+	 * after SPI_finish(), so that detoasting allocates in the caller's memory
+	 */
 	if (returned != NULL)
 		*returned = isnull ? NULL : DatumGetJsonbP(value);
 	return processed;

@@ -1,13 +1,15 @@
 /*-------------------------------------------------------------------------
  *
  * id.c
- *		Ids of documents, and the keys that they stand for.
+ *		Converts between ids and keys, and makes new keys.
  *
- * The id of a document is its "id" property.  In the table it is the primary key.
- * A document without an id gets one: the default of the key column, or else a uuid.
+ * The id of a document is its "id" property.  In the table, the id is the
+ * key.  A new document without an id gets one: the default of the key column,
+ * or else a uuid.
  *
- * An id is read and shown by the input and output functions of the key's type, not
- * by casts, so that no code of the table's owner runs.
+ * The input and output functions of the key column's type convert between ids
+ * and keys.  Casts are not used, because they can run code of the table's
+ * owner.
  *
  *-------------------------------------------------------------------------
  */
@@ -34,14 +36,15 @@
 static char *id_text(const DocumentKey *key, const JsonbValue *id);
 static bool evaluate_default(const DocumentKey *key, Datum *value);
 
-/* Does the document say its id?  null says nothing. */
+/* Gets the id of a document; false if there is none.  JSON null is no id. */
 bool
 ttl_docs_find_id(Jsonb *doc, JsonbValue *id)
 {
-	return ttl_docs_property(doc, ID_PROPERTY, id) != NULL && id->type != jbvNull;
+	return ttl_docs_get_property(doc, ID_PROPERTY, id) != NULL &&
+		id->type != jbvNull;
 }
 
-/* An id as text, or an error if it is of a type that ids cannot have. */
+/* Returns an id as text.  Raises an error if it has the wrong JSON type. */
 static char *
 id_text(const DocumentKey *key, const JsonbValue *id)
 {
@@ -49,7 +52,7 @@ id_text(const DocumentKey *key, const JsonbValue *id)
 
 	if (id->type == jbvString)
 		return pnstrdup(id->val.string.val, id->val.string.len);
-	/* 60.0 is 60 */
+	/* the ids 60.0 and 60 are the same key */
 	if (id->type == jbvNumeric && key->is_number)
 		return DatumGetCString(DirectFunctionCall1(numeric_out,
 												   DirectFunctionCall1(numeric_trim_scale,
@@ -59,9 +62,9 @@ id_text(const DocumentKey *key, const JsonbValue *id)
 			 errmsg("invalid \"id\" of a document: %s",
 					ttl_docs_json_excerpt(JsonbValueToJsonb(&copy))),
 			 key->is_number ?
-			 errhint("The id of documents in \"%s\" is a number, or a number as a string.",
+			 errhint("The id of a document in \"%s\" must be a number, or a string that contains a number.",
 					 get_rel_name(key->relid)) :
-			 errhint("The id of documents in \"%s\" is a string.",
+			 errhint("The id of a document in \"%s\" must be a string.",
 					 get_rel_name(key->relid))));
 }
 
@@ -87,7 +90,7 @@ ttl_docs_text_of_key(const DocumentKey *key, Datum value)
 	return OidOutputFunctionCall(output, value);
 }
 
-/* A key for a document that says none. */
+/* Makes a key for a document without an id. */
 Datum
 ttl_docs_new_key(const DocumentKey *key)
 {
@@ -98,17 +101,18 @@ ttl_docs_new_key(const DocumentKey *key)
 	if (key->type != UUIDOID && TypeCategory(key->type) != TYPCATEGORY_STRING)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("the document has no \"id\", and the table \"%s\" no default for it",
+				 errmsg("document has no \"id\", and the primary key of \"%s\" has no default",
 						get_rel_name(key->relid)),
-				 errhint("Put an \"id\" into the document.")));
+				 errhint("Add an \"id\" to the document.")));
 	value = DirectFunctionCall1(gen_random_uuid, (Datum) 0);
 	return ttl_docs_key_of_text(key, DatumGetCString(DirectFunctionCall1(uuid_out, value)));
 }
 
 /*
- * Evaluates the default of the key column, which may be an identity; false if
- * there is none.  INSERT would do it after it has checked the right to insert,
- * and so do we: others must not use up a sequence.
+ * Evaluates the default of the key column, which may be an identity column.
+ * Returns false if there is no default, or if it is NULL.  Checks the right
+ * to insert first, as INSERT does, because users without this right must not
+ * advance a sequence.
  */
 static bool
 evaluate_default(const DocumentKey *key, Datum *value)
@@ -139,9 +143,9 @@ evaluate_default(const DocumentKey *key, Datum *value)
 	return !isnull;
 }
 
-/* The id that stands for a key. */
+/* Makes the id for a key. */
 void
-ttl_docs_set_id(JsonbValue *id, const DocumentKey *key, Datum value)
+ttl_docs_make_id(JsonbValue *id, const DocumentKey *key, Datum value)
 {
 	char	   *text = ttl_docs_text_of_key(key, value);
 
@@ -153,7 +157,7 @@ ttl_docs_set_id(JsonbValue *id, const DocumentKey *key, Datum value)
 												ObjectIdGetDatum(InvalidOid),
 												Int32GetDatum(-1)));
 	}
-	/* JSON has no number for these */
+	/* JSON has neither NaN nor infinity, so use strings */
 	if (!key->is_number || numeric_is_nan(id->val.numeric) ||
 		numeric_is_inf(id->val.numeric))
 	{
@@ -163,7 +167,10 @@ ttl_docs_set_id(JsonbValue *id, const DocumentKey *key, Datum value)
 	}
 }
 
-/* Are they equal, as the type sees it?  It has such an operator: it is a key. */
+/*
+ * Compares two keys with the equality operator of their type.  The type has
+ * one, because it is the type of a primary key.
+ */
 bool
 ttl_docs_same_key(const DocumentKey *key, Datum a, Datum b)
 {

@@ -1,18 +1,21 @@
 /*-------------------------------------------------------------------------
  *
  * properties.c
- *		What happens to the JSON of documents on their way in and out.
+ *		Changes the JSON of documents that clients send and get.
  *
- * Out: a document carries its "id", from the key, and "_ts", in seconds since
- * 1970 as in Cosmos DB.  Neither has to be stored in it, and where a document
- * of an adopted table has properties of these names, what the table says wins.
- * A document that is no object (SQL can write one) has no place for them and
- * is shown as it is.
+ * A document that a client gets has two properties that need not be stored in
+ * the document: "id", from the key, and "_ts", in seconds since 1970 as in
+ * Cosmos DB.  A document of an adopted table may have properties with these
+ * names.  Then the values of the table's columns replace them.  A document
+ * that is not an object (SQL can write one) cannot have properties, and
+ * clients get it unchanged.
  *
- * In: "_ts" is the server's and not stored.
+ * The "_ts" of a document that a client sends is removed, because the server
+ * sets _ts.
  *
- * Patches are JSON merge patches (RFC 7396): properties of the patch replace
- * those of the document, null takes one away, objects are merged likewise.
+ * Patches are JSON merge patches (RFC 7396).  Properties of the patch replace
+ * those of the document, null removes a property, and nested objects are
+ * merged in the same way.
  *
  *-------------------------------------------------------------------------
  */
@@ -36,13 +39,14 @@ static bool is_among(const Property *properties, int count,
 static JsonbValue *merge_object(JsonbParseState **state, JsonbContainer *target,
 								JsonbContainer *patch);
 static bool is_object(const JsonbValue *value);
-static bool same_id(const JsonbValue *a, const JsonbValue *b);
+static bool has_id_of_key(const JsonbValue *own_id, const JsonbValue *key_id);
 static char *numeric_text(Numeric number);
 static JsonbValue seconds_since_1970(TimestampTz ts);
 
 /*
- * merge_patch(target jsonb, patch jsonb), to the letter of the RFC: a patch
- * that is no object takes the target's place.
+ * merge_patch(target jsonb, patch jsonb)
+ *
+ * As the RFC says, a patch that is not an object replaces the target.
  */
 Datum
 ttl_docs_merge_patch(PG_FUNCTION_ARGS)
@@ -58,7 +62,7 @@ ttl_docs_merge_patch(PG_FUNCTION_ARGS)
 													 &patch->root)));
 }
 
-/* Pushes the merger of two objects; a target of NULL is an empty one. */
+/* Pushes the result of a merge.  A target of NULL means an empty object. */
 static JsonbValue *
 merge_object(JsonbParseState **state, JsonbContainer *target,
 			 JsonbContainer *patch)
@@ -71,7 +75,7 @@ merge_object(JsonbParseState **state, JsonbContainer *target,
 	check_stack_depth();
 	pushJsonbValue(state, WJB_BEGIN_OBJECT, NULL);
 
-	/* what the patch does not mention */
+	/* properties of the target that the patch does not have */
 	if (target != NULL)
 	{
 		it = JsonbIteratorInit(target);
@@ -87,7 +91,7 @@ merge_object(JsonbParseState **state, JsonbContainer *target,
 		}
 	}
 
-	/* and what it does */
+	/* properties of the patch */
 	it = JsonbIteratorInit(patch);
 	while ((token = JsonbIteratorNext(&it, &name, true)) != WJB_DONE)
 	{
@@ -119,8 +123,11 @@ is_object(const JsonbValue *value)
 }
 
 /*
- * patchable(doc jsonb): the document that a patch can be merged into.  One that
- * is no object would be lost.
+ * patchable(doc jsonb)
+ *
+ * Returns the document that a patch is merged into; NULL becomes an empty
+ * object.  Raises an error if the document is not an object: the patch would
+ * replace it, and the document would be lost.
  */
 Datum
 ttl_docs_patchable(PG_FUNCTION_ARGS)
@@ -138,13 +145,14 @@ ttl_docs_patchable(PG_FUNCTION_ARGS)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("cannot patch a document that is not a JSON object"),
-				 errhint("Write it as a whole, with ttl_docs.replace_document() or UPDATE.")));
+				 errhint("Replace the whole document with ttl_docs.replace_document() or UPDATE.")));
 	PG_RETURN_JSONB_P(doc);
 }
 
 /*
- * returned_document(doc jsonb, id jsonb, ts timestamptz): a document as clients
- * get it.
+ * returned_document(doc jsonb, id jsonb, ts timestamptz)
+ *
+ * Returns a document as clients get it.
  */
 Datum
 ttl_docs_returned_document(PG_FUNCTION_ARGS)
@@ -161,8 +169,8 @@ ttl_docs_returned_document(PG_FUNCTION_ARGS)
 
 	if (!PG_ARGISNULL(1) &&
 		JsonbExtractScalar(&PG_GETARG_JSONB_P(1)->root, &id) &&
-		!(doc != NULL && ttl_docs_property(doc, ID_PROPERTY, &own_id) != NULL &&
-		  same_id(&own_id, &id)))
+		!(doc != NULL && ttl_docs_get_property(doc, ID_PROPERTY, &own_id) != NULL &&
+		  has_id_of_key(&own_id, &id)))
 		properties[count++] = (Property) {ID_PROPERTY, &id};
 	if (!PG_ARGISNULL(2) && !TIMESTAMP_NOT_FINITE(PG_GETARG_TIMESTAMPTZ(2)))
 	{
@@ -173,24 +181,29 @@ ttl_docs_returned_document(PG_FUNCTION_ARGS)
 }
 
 /*
- * A number that is the key may have been sent as a string, and stays one.  60.0
- * is not what the key 60 looks like, and not an id to find it by.
+ * Does a document already have the id of its key?  A client may have sent a
+ * numeric id as a string; then the document keeps the string.  The ids 60.0
+ * and 60 are different here, because a client cannot find the key 60 by the
+ * text 60.0.
  */
 static bool
-same_id(const JsonbValue *a, const JsonbValue *b)
+has_id_of_key(const JsonbValue *own_id, const JsonbValue *key_id)
 {
-	char	   *a_text;
-	char	   *b_text;
+	char	   *own_text;
+	char	   *key_text;
 
-	if (a->type == jbvString && b->type == jbvString)
-		return a->val.string.len == b->val.string.len &&
-			memcmp(a->val.string.val, b->val.string.val, a->val.string.len) == 0;
-	if ((a->type != jbvString && a->type != jbvNumeric) || b->type != jbvNumeric)
+	if (own_id->type == jbvString && key_id->type == jbvString)
+		return own_id->val.string.len == key_id->val.string.len &&
+			memcmp(own_id->val.string.val, key_id->val.string.val,
+				   own_id->val.string.len) == 0;
+	if ((own_id->type != jbvString && own_id->type != jbvNumeric) ||
+		key_id->type != jbvNumeric)
 		return false;
-	a_text = a->type == jbvString ?
-		pnstrdup(a->val.string.val, a->val.string.len) : numeric_text(a->val.numeric);
-	b_text = numeric_text(b->val.numeric);
-	return strcmp(a_text, b_text) == 0;
+	own_text = own_id->type == jbvString ?
+		pnstrdup(own_id->val.string.val, own_id->val.string.len) :
+		numeric_text(own_id->val.numeric);
+	key_text = numeric_text(key_id->val.numeric);
+	return strcmp(own_text, key_text) == 0;
 }
 
 static char *
@@ -199,7 +212,7 @@ numeric_text(Numeric number)
 	return DatumGetCString(DirectFunctionCall1(numeric_out, NumericGetDatum(number)));
 }
 
-/* Whole seconds, of which the last has begun. */
+/* Returns whole seconds, rounded down. */
 static JsonbValue
 seconds_since_1970(TimestampTz ts)
 {
@@ -215,8 +228,8 @@ seconds_since_1970(TimestampTz ts)
 }
 
 /*
- * The document, an object or NULL for an empty one, with these properties set
- * or taken away.
+ * Returns the document with these properties set or removed.  The document
+ * must be an object; NULL is an empty object.
  */
 Jsonb *
 ttl_docs_set_properties(Jsonb *doc, const Property *properties, int count)
@@ -265,23 +278,23 @@ is_among(const Property *properties, int count, const JsonbValue *name)
 	return false;
 }
 
-/* A top-level property of a document; NULL if absent. */
+/* Gets a top-level property of a document; NULL if there is none. */
 JsonbValue *
-ttl_docs_property(Jsonb *doc, const char *name, JsonbValue *value)
+ttl_docs_get_property(Jsonb *doc, const char *name, JsonbValue *value)
 {
 	if (!JB_ROOT_IS_OBJECT(doc))
 		return NULL;
 	return getKeyJsonValueFromContainer(&doc->root, name, strlen(name), value);
 }
 
-/* The document without a property, which it seldom has. */
+/* Returns the document without a property.  Most documents do not have it. */
 Jsonb *
-ttl_docs_without(Jsonb *doc, const char *name)
+ttl_docs_without_property(Jsonb *doc, const char *name)
 {
-	Property	taken = {name, NULL};
+	Property	removed = {name, NULL};
 	JsonbValue	value;
 
-	if (ttl_docs_property(doc, name, &value) == NULL)
+	if (ttl_docs_get_property(doc, name, &value) == NULL)
 		return doc;
-	return ttl_docs_set_properties(doc, &taken, 1);
+	return ttl_docs_set_properties(doc, &removed, 1);
 }

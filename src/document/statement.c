@@ -1,25 +1,28 @@
 /*-------------------------------------------------------------------------
  *
  * statement.c
- *		The SQL that the document functions stand for, as cached plans.
+ *		The SQL statements of the document functions, as cached plans.
  *
- * Each document function runs one statement, the one that a user would write.
- * So rights, row security, triggers, isolation, partitions and all that makes
- * a collection one are core's business and that of the other parts.
+ * Each document function runs one statement, the same that a user would
+ * write.  So core and the other parts of ttl_docs take care of rights, row
+ * security, triggers, isolation, partitions and expiry.
  *
- * What is known of a table (its key, and a plan for each statement that was
- * used) is kept for the session.  A change of the table makes it invalid: the
- * relation cache tells, and for changes of other objects that the text of a
- * statement mentions, such as its schema, core's plan cache.  What is invalid
- * goes when the transaction ends, at the latest.
+ * The session caches an entry for each table: the key column, and a plan for
+ * each statement that was used.  If the table changes, the relation cache
+ * invalidates the entry.  The text of a statement also names other objects,
+ * such as the schema.  If one of them changes, core's plan cache invalidates
+ * the plan.  Invalid entries and plans are freed when the transaction ends,
+ * at the latest.
  *
- * No code of whoever owns the table runs where the statement that a user would
- * write runs none: an id is read and shown by the type that a domain is based on,
- * and by its input and output functions, not by casts.
+ * A document function runs no code of the table's owner that the user's own
+ * statement would not run.  So ids are converted by the input and output
+ * functions of the type, and not by casts; for a domain, the type is its base
+ * type.
  *
- * A plan that is found to be invalid may be running further up the stack, where a
- * trigger has brought us here.  Then it is freed when the transaction ends: no
- * plan of ours runs then, as none of them can commit.
+ * An invalid plan may still be running further up the stack, if one of its
+ * triggers has called a document function.  Such a plan is freed when the
+ * transaction ends.  None of our plans runs then, because none of them can
+ * commit.
  *
  *-------------------------------------------------------------------------
  */
@@ -49,28 +52,30 @@
 
 #include "document/document_internal.h"
 
+/* The cache entry of a table */
 typedef struct DocumentTable
 {
 	Oid			relid;			/* hash key, must be first */
 	bool		is_valid;
 	DocumentKey key;
-	SPIPlanPtr	plans[NUM_STATEMENTS];
+	SPIPlanPtr	plans[NUM_STATEMENTS];	/* NULL until needed */
 } DocumentTable;
 
 static HTAB *tables = NULL;
-static List *retired_plans = NIL;
+static List *retired_plans = NIL;	/* replaced, but may be running */
 static bool has_invalid_tables = false;
 
 /*
- * How many statements run right now, each fired by the one before.  After an error
- * it is too high until the transaction ends, and plans are kept that long.
+ * Number of our statements that are running, one nested in the other.  After
+ * an error the number is too high until the transaction ends.  This only
+ * delays the freeing of plans.
  */
 static int	running_statements = 0;
 
 static SPIPlanPtr find_plan(const DocumentKey *key, DocumentStatement statement);
 static void require_same_table(SPIPlanPtr plan, Oid relid);
 static DocumentTable *find_table(Oid relid);
-static void require_same_key(const DocumentKey *key, const DocumentKey *now);
+static void require_same_key(const DocumentKey *key, const DocumentKey *current);
 static int	plan_options(const DocumentKey *key, DocumentStatement statement);
 static DocumentKey find_key(Oid relid);
 static void retire_plan(DocumentTable *table, DocumentStatement statement);
@@ -78,9 +83,9 @@ static char *statement_text(const DocumentKey *key, DocumentStatement statement)
 static char *insert_text(const DocumentKey *key, const char *table,
 						 const char *key_column, const char *doc_column,
 						 const char *options);
-static char *returned_document(const DocumentKey *key, const char *key_column,
-							   const char *doc_column);
-static char *equals_first_param(const DocumentKey *key, const char *key_column);
+static char *returned_text(const DocumentKey *key, const char *key_column,
+						   const char *doc_column);
+static char *key_condition(const DocumentKey *key, const char *key_column);
 
 void
 ttl_docs_document_init(void)
@@ -95,9 +100,11 @@ ttl_docs_document_init(void)
 }
 
 /*
- * What is known of the key of a collection; an error if it has none.  Takes the
- * lock that the statement to come will take, so that it stays so.  A weaker one
- * would have to be made stronger then, which can deadlock with DDL.
+ * Returns the key column of a collection.  Raises an error if there is none.
+ *
+ * Takes the same lock that the statement will take, so that no other session
+ * can change the key column before.  A weaker lock would not do: the
+ * statement would then upgrade the lock, which can deadlock with DDL.
  */
 DocumentKey
 ttl_docs_document_key(Oid relid, LOCKMODE lockmode)
@@ -111,9 +118,9 @@ ttl_docs_document_key(Oid relid, LOCKMODE lockmode)
 }
 
 /*
- * Runs a statement with a key and a document, either of which may be missing
- * (NULL) where the statement does not use it.  SPI is connected, and has the
- * result; or the receiver has, if there is one.
+ * Runs a statement with a key and a document.  Either may be NULL if the
+ * statement does not use it.  The caller has connected to SPI.  The result
+ * goes to the receiver or, if the receiver is NULL, to SPI.
  */
 void
 ttl_docs_run_statement(const DocumentKey *key, DocumentStatement statement,
@@ -135,12 +142,12 @@ ttl_docs_run_statement(const DocumentKey *key, DocumentStatement statement,
 	code = SPI_execute_plan_extended(plan, &options);
 	running_statements--;
 	if (code < 0)
-		elog(ERROR, "could not run a statement for documents: %s",
+		elog(ERROR, "could not run the statement of a document function: %s",
 			 SPI_result_code_string(code));
 	require_same_table(plan, key->relid);
 }
 
-/* The plan of a statement on that table, good until the transaction ends. */
+/* Returns the plan of a statement.  It is not freed while it runs. */
 static SPIPlanPtr
 find_plan(const DocumentKey *key, DocumentStatement statement)
 {
@@ -159,48 +166,54 @@ find_plan(const DocumentKey *key, DocumentStatement statement)
 		elog(ERROR, "could not prepare a statement for the documents of table %u",
 			 key->relid);
 
-	/* if the table was invalidated meanwhile, the next call will see that */
+	/* planning may have invalidated the entry; the next call notices that */
 	table->plans[statement] = plan;
 	return plan;
 }
 
 /*
- * Our lock keeps the table from being renamed, but not its schema.  Should that
- * happen between the look at a plan and its use, core reads the old name again,
- * and somebody else may have it by then.
+ * Raises an error if the plan was for another table.  Our lock prevents
+ * others from renaming the table, but not from renaming its schema.  If the
+ * schema is renamed after find_plan() and before the plan is used, core
+ * parses the text of the statement again.  The old name may belong to another
+ * table by then.
  */
 static void
 require_same_table(SPIPlanPtr plan, Oid relid)
 {
 	CachedPlanSource *source = linitial(SPI_plan_get_plan_sources(plan));
 
-	/* a rule may have left nothing of the statement */
+	/* the list is empty if a rule has replaced the statement by nothing */
 	if (source->relationOids != NIL && !list_member_oid(source->relationOids, relid))
 		ereport(ERROR,
 				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-				 errmsg("the schema of a collection was renamed while a document function was running"),
-				 errhint("Try again.")));
+				 errmsg("schema of collection \"%s\" was renamed while a document function was running",
+						get_rel_name(relid)),
+				 errhint("The transaction might succeed if retried.")));
 }
 
 /*
- * A value of the key that is at hand is of the type that it had.  Our lock keeps
- * others from changing that, but not what this session runs to make the value.
+ * Raises an error if the key column has changed since the caller got it: the
+ * caller's key has the type of the old column.  Our lock prevents such a
+ * change by other sessions, but not by code that this session has run to make
+ * the key.
  */
 static void
-require_same_key(const DocumentKey *key, const DocumentKey *now)
+require_same_key(const DocumentKey *key, const DocumentKey *current)
 {
-	if (key->column != now->column || key->type != now->type ||
-		key->is_generated != now->is_generated)
+	if (key->column != current->column || key->type != current->type ||
+		key->is_generated != current->is_generated)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_IN_USE),
-				 errmsg("the primary key of \"%s\" has changed while a document function was running",
+				 errmsg("primary key of \"%s\" has changed while a document function was running",
 						get_rel_name(key->relid)),
 				 errhint("Do not alter the table in a function that its defaults, types or triggers call.")));
 }
 
 /*
- * A key finds one row whatever its value, so one plan serves all.  But a plan for
- * all values locks all partitions, where one for a value locks one.
+ * A statement with a key finds one row, whatever the key, so a generic plan
+ * is best.  But a generic plan locks all partitions of a partitioned table,
+ * and a custom plan locks only one of them.
  */
 static int
 plan_options(const DocumentKey *key, DocumentStatement statement)
@@ -211,7 +224,7 @@ plan_options(const DocumentKey *key, DocumentStatement statement)
 		CURSOR_OPT_GENERIC_PLAN;
 }
 
-/* The entry of a table, which stays where it is until the transaction ends. */
+/* Returns a valid entry, which is not freed before the transaction ends. */
 static DocumentTable *
 find_table(Oid relid)
 {
@@ -234,7 +247,7 @@ find_table(Oid relid)
 	return table;
 }
 
-/* Finds the key of a table, or raises an error. */
+/* Reads the key column from the catalogs; an error if there is none. */
 static DocumentKey
 find_key(Oid relid)
 {
@@ -249,18 +262,18 @@ find_key(Oid relid)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 bms_is_empty(columns) ?
-				 errmsg("the documents of \"%s\" have no id: the table has no primary key",
+				 errmsg("cannot use document functions on \"%s\" because it has no primary key",
 						get_rel_name(relid)) :
-				 errmsg("the documents of \"%s\" have no id: its primary key has %d columns",
+				 errmsg("cannot use document functions on \"%s\" because its primary key has %d columns",
 						get_rel_name(relid), bms_num_members(columns)),
-				 errhint("The document functions need a primary key of one column. SQL works without.")));
+				 errhint("The document functions need a primary key of one column. Use plain SQL on this table.")));
 	key.column = bms_singleton_member(columns) + FirstLowInvalidHeapAttributeNumber;
 	if (ttl_docs_lookup_collection(relid, &collection) && collection.doc == key.column)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("the documents of \"%s\" have no id: its primary key is the document itself",
+				 errmsg("cannot use document functions on \"%s\" because its primary key is the document column",
 						get_rel_name(relid)),
-				 errhint("The document functions need a primary key that is another column. SQL works without.")));
+				 errhint("The document functions need a primary key that is another column. Use plain SQL on this table.")));
 
 	tuple = SearchSysCache2(ATTNUM, ObjectIdGetDatum(relid),
 							Int16GetDatum(key.column));
@@ -288,7 +301,7 @@ find_key(Oid relid)
 	return key;
 }
 
-/* Frees a plan, or keeps it until the transaction ends if it may be running. */
+/* Frees a plan; if it may be running, only when the transaction ends. */
 static void
 retire_plan(DocumentTable *table, DocumentStatement statement)
 {
@@ -308,7 +321,7 @@ retire_plan(DocumentTable *table, DocumentStatement statement)
 	MemoryContextSwitchTo(caller);
 }
 
-/* A relation was invalidated; InvalidOid stands for all. */
+/* Invalidates the entry of a table, or all entries if relid is InvalidOid. */
 void
 ttl_docs_forget_document_table(Oid relid)
 {
@@ -332,8 +345,8 @@ ttl_docs_forget_document_table(Oid relid)
 }
 
 /*
- * Frees plans that are replaced, and all that is known of tables that have
- * changed: they may not even exist any more.  The transaction has ended.
+ * Frees retired plans and invalid entries, whose tables may not exist any
+ * more.  Called when the transaction has ended.
  */
 void
 ttl_docs_free_stale_plans(void)
@@ -351,7 +364,7 @@ ttl_docs_free_stale_plans(void)
 		{
 			if (table->is_valid)
 				continue;
-			/* not by way of the list: that allocates */
+			/* retire_plan() could allocate memory, so free the plans here */
 			for (int i = 0; i < NUM_STATEMENTS; i++)
 				if (table->plans[i] != NULL)
 					SPI_freeplan(table->plans[i]);
@@ -365,8 +378,8 @@ ttl_docs_free_stale_plans(void)
 }
 
 /*
- * The text of a statement.  Every name is quoted and has its schema, so that
- * the caller's search_path does not matter.
+ * Returns the text of a statement.  Every name is quoted and qualified with
+ * its schema, so that the caller's search_path does not matter.
  */
 static char *
 statement_text(const DocumentKey *key, DocumentStatement statement)
@@ -375,18 +388,19 @@ statement_text(const DocumentKey *key, DocumentStatement statement)
 	char	   *table = ttl_docs_quoted_name(key->relid);
 	const char *key_column = quote_identifier(get_attname(key->relid, key->column, false));
 	const char *doc_column;
-	char	   *is_it = equals_first_param(key, key_column);
+	char	   *condition = key_condition(key, key_column);
 	char	   *returned;
 
 	if (!ttl_docs_lookup_collection(key->relid, &collection))
 		ttl_docs_report_no_collection(key->relid);
 	doc_column = quote_identifier(NameStr(collection.settings.doc_column));
-	returned = returned_document(key, key_column, doc_column);
+	returned = returned_text(key, key_column, doc_column);
 
 	switch (statement)
 	{
 		case STATEMENT_READ:
-			return psprintf("SELECT %s FROM %s WHERE %s", returned, table, is_it);
+			return psprintf("SELECT %s FROM %s WHERE %s", returned, table,
+							condition);
 		case STATEMENT_CREATE:
 			return psprintf("%s RETURNING %s",
 							insert_text(key, table, key_column, doc_column, ""),
@@ -398,7 +412,7 @@ statement_text(const DocumentKey *key, DocumentStatement statement)
 							returned);
 		case STATEMENT_REPLACE:
 			return psprintf("UPDATE %s SET %s = $2 WHERE %s RETURNING %s",
-							table, doc_column, is_it, returned);
+							table, doc_column, condition, returned);
 		case STATEMENT_UPSERT:
 			return psprintf("%s ON CONFLICT (%s) DO UPDATE SET %s = EXCLUDED.%s RETURNING %s",
 							insert_text(key, table, key_column, doc_column, ""),
@@ -406,13 +420,13 @@ statement_text(const DocumentKey *key, DocumentStatement statement)
 		case STATEMENT_PATCH:
 			return psprintf("UPDATE %s SET %s = %s.merge_patch(%s.patchable(%s), $2) WHERE %s RETURNING %s",
 							table, doc_column, TTL_DOCS_SCHEMA, TTL_DOCS_INTERNAL,
-							doc_column, is_it, returned);
+							doc_column, condition, returned);
 		case STATEMENT_DELETE:
-			return psprintf("DELETE FROM %s WHERE %s", table, is_it);
+			return psprintf("DELETE FROM %s WHERE %s", table, condition);
 		case STATEMENT_TOUCH:
-			/* not the key: that would keep out those who only refer to it */
+			/* an update of the key would block foreign key checks */
 			return psprintf("UPDATE %s SET %s = DEFAULT WHERE %s",
-							table, TTL_DOCS_TS_COLUMN, is_it);
+							table, TTL_DOCS_TS_COLUMN, condition);
 		case STATEMENT_ALL:
 			return psprintf("SELECT %s FROM %s", returned, table);
 		case STATEMENT_CONTAINING:
@@ -420,12 +434,12 @@ statement_text(const DocumentKey *key, DocumentStatement statement)
 							returned, table, doc_column);
 		case STATEMENT_CONTAINING_WITH_ID:
 			return psprintf("SELECT %s FROM %s WHERE %s AND %s OPERATOR(pg_catalog.@>) $2",
-							returned, table, is_it, doc_column);
+							returned, table, condition, doc_column);
 	}
 	elog(ERROR, "unknown statement %d", (int) statement);
 }
 
-/* A key that the table computes from the document cannot be written. */
+/* Returns the text of an INSERT.  A generated key column gets no value. */
 static char *
 insert_text(const DocumentKey *key, const char *table, const char *key_column,
 			const char *doc_column, const char *options)
@@ -437,12 +451,13 @@ insert_text(const DocumentKey *key, const char *table, const char *key_column,
 }
 
 /*
- * SQL for the document as clients get it.  An id that is no number is what the
- * type prints; casts to text may say it otherwise.
+ * Returns an SQL expression for the document as clients get it.  If the id is
+ * not a number, it is the output of the type's output function.  A cast to
+ * text could give another result.
  */
 static char *
-returned_document(const DocumentKey *key, const char *key_column,
-				  const char *doc_column)
+returned_text(const DocumentKey *key, const char *key_column,
+			  const char *doc_column)
 {
 	const char *id;
 
@@ -457,11 +472,13 @@ returned_document(const DocumentKey *key, const char *key_column,
 }
 
 /*
- * SQL to compare the key with $1, by the operator that the primary key goes by.
- * With the types it is for: else others of its name could be taken for it.
+ * Returns an SQL condition that compares the key column with $1, by the
+ * equality operator of the primary key.  Both sides are cast to the types of
+ * the operator.  Otherwise the parser could choose another operator with the
+ * same name.
  */
 static char *
-equals_first_param(const DocumentKey *key, const char *key_column)
+key_condition(const DocumentKey *key, const char *key_column)
 {
 	Relation	index = index_open(key->index, AccessShareLock);
 	Oid			type = index->rd_opcintype[0];
@@ -475,13 +492,14 @@ equals_first_param(const DocumentKey *key, const char *key_column)
 	if (!HeapTupleIsValid(tuple))
 		elog(ERROR, "cache lookup failed for operator %u", operator);
 	form = (Form_pg_operator) GETSTRUCT(tuple);
-	/* those of polymorphic types are built in, and nobody can add to them */
+	/* operators of polymorphic types need no cast: users cannot add others */
 	if (get_typtype(type) != TYPTYPE_PSEUDO)
 		cast = psprintf("::%s", format_type_be_qualified(type));
 	text = psprintf("%s%s OPERATOR(%s.%s) $1%s", key_column, cast,
 					quote_identifier(get_namespace_name(form->oprnamespace)),
 					NameStr(form->oprname), cast);
-	/* the parameter has the collation of its type, the column may have another */
+
+	/* the collation of $1 is that of its type; the column may have another */
 	if (index->rd_indcollation[0] != get_typcollation(key->type))
 		text = psprintf("%s COLLATE %s", text,
 						generate_collation_name(index->rd_indcollation[0]));

@@ -3,34 +3,46 @@
  * copy_from.c
  *		COPY FROM into a collection, many rows at a time.
  *
- * Core inserts row by row into a table that has a BEFORE ROW trigger, because
- * such a trigger may look at the table.  Ours looks for expired documents that hold
- * a key of the new row, which can be done for many rows before they go in
- * together.  So where ours is the only one, we call none: rows are read by
- * core, stamped in place, and kept; and when there are enough of them, their keys
- * are freed, and they go in page by page, as they do for a table without triggers.
+ * If a table has a BEFORE ROW trigger, core inserts row by row, because the
+ * trigger may query the table.  Our trigger queries the table only to find
+ * expired documents that hold a key of the new row.  This can also be done
+ * for a batch of rows, before they are inserted together.  So if ours is the
+ * only such trigger, we do not fire it.  Instead, for each batch:
+ * 1. Core reads the rows.  We stamp each row in place and keep it in memory.
+ * 2. We free the keys of all rows.
+ * 3. We insert the rows page by page, as core does for a table without
+ *    triggers.
  *
- * This is for what is usual.  Whatever else COPY can do is left to core, which
- * fires the trigger: WHERE, FREEZE, ON_ERROR, partitioned tables, other BEFORE ROW
- * triggers, transition tables, volatile defaults, replication and restores; and so
- * is what will fail because of row security, or for want of a right to read files,
- * so that the error is core's.  With the command, the hooks are passed over that other libraries set up
- * before ours (they may count or audit commands); where there are such, nothing is
- * done here.
+ * Only the common case is handled here.  We leave all other commands to core,
+ * which fires the trigger:
+ * - COPY with WHERE, FREEZE, ON_ERROR or another option that
+ *   is_supported_command() does not list;
+ * - COPY into a partitioned table, or into a table that has other BEFORE ROW
+ *   triggers, transition tables or volatile defaults;
+ * - COPY by replication or a restore;
+ * - COPY that will fail because of row security, or because the user lacks
+ *   the right to read files or to run programs.  Then the error is core's.
  *
- * Differences that can be seen, as for tables without triggers: a row holds its key
- * only when it is in; of several errors, that of a later line may be the first; and
- * functions that CHECK constraints call do not find the rows that wait.  Triggers
- * and foreign key actions that fire because a key is freed do: where there is an
- * expired document to delete, the rows before it go in first.
+ * Running COPY here skips the hooks of libraries that were loaded before us.
+ * They may count or audit commands.  So if there are such hooks, core runs
+ * every COPY.
  *
- * A row is stamped, and its expiry announced (purge/earliest.c), when it is read.
- * It may then have to wait for the client to send more.
+ * Users can notice these differences, which are the same as for a table
+ * without triggers:
+ * - A row holds its key only after it was inserted.
+ * - If several lines have errors, the error of a later line may come first.
+ * - Functions that CHECK constraints call do not see the rows of the batch.
+ * Triggers and foreign key actions that fire because a key is freed do see
+ * these rows: before we delete an expired document, we insert the rows that
+ * precede the one that needs the key.
  *
- * Locks, memory and errors are as in core: the table is open and locked from the
- * first look to the end, so that nothing that was decided here can change
- * meanwhile; an error ends the transaction, and resource owners and memory
- * contexts clean up.
+ * A row is stamped when it is read, and its expiry is announced at the same
+ * time (purge/earliest.c).  The row may then stay in memory until the client
+ * sends more.
+ *
+ * Locks, memory and errors are as in core.  The table is open and locked from
+ * our first check to the end, so the results of our checks stay true.  An
+ * error ends the transaction; resource owners and memory contexts clean up.
  *
  *-------------------------------------------------------------------------
  */
@@ -62,7 +74,7 @@
 
 #include "write/write_internal.h"
 
-/* How many rows go in together: no more than are in the processor's cache */
+/* Maximum size of a batch.  A batch should fit into the processor's cache. */
 #define MAX_ROWS	1000
 #define MAX_BYTES	65536
 
@@ -75,20 +87,22 @@ typedef struct BulkCopy
 	ResultRelInfo *relinfo;
 	BulkInsertState pages;
 	CommandId	cid;
-	TupleTableSlot *rows[MAX_ROWS]; /* made when first needed, then kept */
-	uint64		lines[MAX_ROWS];	/* where they stood */
-	int			nrows;
-	int			at;				/* the one whose keys are being freed */
-	int			ninserted;		/* so many are in */
-	Size		bytes;			/* of these rows */
-	uint64		processed;
+	TupleTableSlot *rows[MAX_ROWS]; /* the batch; a slot is created when first
+									 * needed, and then reused */
+	uint64		lines[MAX_ROWS];	/* line number of each row */
+	int			nrows;			/* number of rows in the batch */
+	int			current;		/* position of the row whose keys we free */
+	int			ninserted;		/* number of rows that are already inserted */
+	Size		bytes;			/* size of the batch */
+	uint64		processed;		/* number of rows in earlier batches */
 } BulkCopy;
 
 static bool try_copy(CopyStmt *stmt, const char *queryString, uint64 *processed);
-static bool is_usual_command(const CopyStmt *stmt);
-static Relation open_usual_table(const RangeVar *name, Collection *collection);
+static bool is_supported_command(const CopyStmt *stmt);
+static Relation open_supported_table(const RangeVar *name, Collection *collection);
 static bool has_only_our_trigger(const TriggerDesc *triggers);
-static bool has_volatile_default(Relation rel, List *columns, AttrNumber stamp);
+static bool has_volatile_default(Relation rel, List *columns,
+								 AttrNumber ts_column);
 static ParseState *check_rights(Relation rel, List *columns,
 								const char *queryString);
 static uint64 bulk_copy(Relation rel, const Collection *collection,
@@ -100,13 +114,14 @@ static bool read_row(BulkCopy *copy);
 static void check_row(BulkCopy *copy, TupleTableSlot *row);
 static void flush_rows(BulkCopy *copy);
 static void free_keys_and_insert(BulkCopy *copy);
-static void insert_rows_before(void *arg);
+static void insert_rows_before_current(void *arg);
 static void insert_rows(BulkCopy *copy, int end);
 static void end_bulk_copy(BulkCopy *copy);
 
 /*
- * Raises an error for COPY FROM into a collection without its trigger: COPY FROM has
- * no plan in which access/plan.c would find that.
+ * Raises an error for COPY FROM into a collection that has lost its trigger.
+ * For other commands, access/plan.c checks the trigger; COPY FROM has no
+ * plan.
  */
 void
 ttl_docs_refuse_copy_without_trigger(Node *parsetree)
@@ -122,7 +137,7 @@ ttl_docs_refuse_copy_without_trigger(Node *parsetree)
 		ttl_docs_require_trigger(relid, &collection);
 }
 
-/* Runs the command, if it is a usual COPY to a collection; false if it is not. */
+/* Runs the command, or returns false if core must run it. */
 bool
 ttl_docs_copy_many_rows(Node *parsetree, const char *queryString, QueryCompletion *qc)
 {
@@ -133,7 +148,8 @@ ttl_docs_copy_many_rows(Node *parsetree, const char *queryString, QueryCompletio
 		return false;
 	if (qc != NULL)
 		SetQueryCompletion(qc, CMDTAG_COPY, processed);
-	/* as after every command: what runs at the commit sees the rows */
+
+	/* as after every command: code that runs at commit must see the rows */
 	CommandCounterIncrement();
 	return true;
 }
@@ -145,28 +161,29 @@ try_copy(CopyStmt *stmt, const char *queryString, uint64 *processed)
 	Relation	rel;
 	List	   *columns;
 	ParseState *pstate;
-	bool		is_usual;
+	bool		is_supported;
 
-	if (!is_usual_command(stmt))
+	if (!is_supported_command(stmt))
 		return false;
-	rel = open_usual_table(stmt->relation, &collection);
+	rel = open_supported_table(stmt->relation, &collection);
 	if (rel == NULL)
 		return false;
 	columns = CopyGetAttnums(RelationGetDescr(rel), rel, stmt->attlist);
 	pstate = check_rights(rel, columns, queryString);
-	/* computes what is constant in the defaults, so not before that */
-	is_usual = !has_volatile_default(rel, columns, collection.ts);
-	if (is_usual)
+
+	/* must come after check_rights(): it evaluates constants in defaults */
+	is_supported = !has_volatile_default(rel, columns, collection.ts);
+	if (is_supported)
 		*processed = bulk_copy(rel, &collection, stmt, pstate);
 	free_parsestate(pstate);
 	table_close(rel, NoLock);
-	return is_usual;
+	return is_supported;
 }
 
 static bool
-is_usual_command(const CopyStmt *stmt)
+is_supported_command(const CopyStmt *stmt)
 {
-	static const char *const usual_options[] = {"format", "delimiter", "null",
+	static const char *const supported_options[] = {"format", "delimiter", "null",
 		"header", "quote", "escape", "force_not_null", "force_null", "encoding"};
 	ListCell   *lc;
 
@@ -180,19 +197,23 @@ is_usual_command(const CopyStmt *stmt)
 		return false;
 	foreach(lc, stmt->options)
 	{
-		bool		is_usual = false;
+		const char *option = lfirst_node(DefElem, lc)->defname;
+		bool		is_supported = false;
 
-		for (size_t i = 0; i < lengthof(usual_options); i++)
-			is_usual |= strcmp(lfirst_node(DefElem, lc)->defname, usual_options[i]) == 0;
-		if (!is_usual)
+		for (size_t i = 0; i < lengthof(supported_options); i++)
+			is_supported |= strcmp(option, supported_options[i]) == 0;
+		if (!is_supported)
 			return false;
 	}
 	return true;
 }
 
-/* The table, locked, or NULL if it is no collection, or not a usual one. */
+/*
+ * Locks and opens the table.  Returns NULL if the table is not a collection,
+ * or if we do not support it; the lock stays.
+ */
 static Relation
-open_usual_table(const RangeVar *name, Collection *collection)
+open_supported_table(const RangeVar *name, Collection *collection)
 {
 	Oid			relid = RangeVarGetRelid(name, RowExclusiveLock, true);
 	Relation	rel;
@@ -210,11 +231,14 @@ open_usual_table(const RangeVar *name, Collection *collection)
 	return NULL;
 }
 
-/* Among those before rows; and there is none with a transition table. */
+/*
+ * Is our trigger the only BEFORE ROW trigger for INSERT?  And does no trigger
+ * use a transition table for INSERT?
+ */
 static bool
 has_only_our_trigger(const TriggerDesc *triggers)
 {
-	bool		is_there = false;
+	bool		has_ours = false;
 
 	if (triggers == NULL || triggers->trig_insert_new_table)
 		return false;
@@ -229,17 +253,18 @@ has_only_our_trigger(const TriggerDesc *triggers)
 		if (trigger->tgenabled == TRIGGER_FIRES_ON_REPLICA ||
 			trigger->tgfoid != ttl_docs_trigger_function())
 			return false;
-		is_there = true;
+		has_ours = true;
 	}
-	return is_there;
+	return has_ours;
 }
 
 /*
- * Is there a default that may look at the table?  That of the stamp does not
- * count: its value is not used.
+ * Is there a default that may query the table?  "columns" are the columns
+ * that COPY reads, which need no default.  The default of _ts does not count,
+ * because its value is not used.
  */
 static bool
-has_volatile_default(Relation rel, List *columns, AttrNumber stamp)
+has_volatile_default(Relation rel, List *columns, AttrNumber ts_column)
 {
 	TupleDesc	tupdesc = RelationGetDescr(rel);
 
@@ -248,7 +273,7 @@ has_volatile_default(Relation rel, List *columns, AttrNumber stamp)
 		Form_pg_attribute att = TupleDescAttr(tupdesc, attno - 1);
 		Node	   *expression;
 
-		if (att->attisdropped || att->attgenerated || attno == stamp ||
+		if (att->attisdropped || att->attgenerated || attno == ts_column ||
 			list_member_int(columns, attno))
 			continue;
 		expression = build_column_default(rel, attno);
@@ -259,7 +284,10 @@ has_volatile_default(Relation rel, List *columns, AttrNumber stamp)
 	return false;
 }
 
-/* Raises an error unless the user may insert into these columns. */
+/*
+ * Raises an error unless the user may insert into these columns.  Returns a
+ * parse state that has the table in its range table.
+ */
 static ParseState *
 check_rights(Relation rel, List *columns, const char *queryString)
 {
@@ -302,7 +330,7 @@ bulk_copy(Relation rel, const Collection *collection, const CopyStmt *stmt,
 	flush_rows(copy);
 	error_context_stack = context.previous;
 
-	/* its pin is not for triggers that look at the table */
+	/* unpin its page before triggers run, because they may query the table */
 	FreeBulkInsertState(copy->pages);
 	ExecASInsertTriggers(copy->estate, copy->relinfo, NULL);
 	AfterTriggerEndQuery(copy->estate);
@@ -328,12 +356,12 @@ begin_bulk_copy(BulkCopy *copy, Relation rel, const Collection *collection,
 	ExecOpenIndices(copy->relinfo, false);
 	copy->pages = GetBulkInsertState();
 	MemoryContextSwitchTo(caller);
-	/* asks the client for the rows */
+	/* also asks the client to send the rows */
 	copy->source = BeginCopyFrom(pstate, rel, NULL, stmt->filename, stmt->is_program,
 								 NULL, stmt->attlist, stmt->options);
 }
 
-/* Reads, stamps and checks a row, and keeps it; false if there are no more. */
+/* Adds the next row to the batch, stamped and checked; false at the end. */
 static bool
 read_row(BulkCopy *copy)
 {
@@ -362,7 +390,7 @@ read_row(BulkCopy *copy)
 		ExecStoreVirtualTuple(row);
 		row->tts_tableOid = RelationGetRelid(copy->rel);
 		check_row(copy, row);
-		/* what it points to does not live as long as it has to */
+		/* the slot points into per-tuple memory, which the next row resets */
 		ExecMaterializeSlot(row);
 		copy->bytes += ExecFetchSlotHeapTuple(row, false, NULL)->t_len;
 		copy->lines[copy->nrows++] = copy->source->cur_lineno;
@@ -371,7 +399,7 @@ read_row(BulkCopy *copy)
 	return is_row;
 }
 
-/* Computes generated columns, and checks constraints. */
+/* Computes generated columns and checks constraints. */
 static void
 check_row(BulkCopy *copy, TupleTableSlot *row)
 {
@@ -385,7 +413,7 @@ check_row(BulkCopy *copy, TupleTableSlot *row)
 		ExecPartitionCheck(copy->relinfo, row, copy->estate, true);
 }
 
-/* Has the rows that were kept go in; an error names the line of its row. */
+/* Inserts the batch and empties it.  An error names the line of its row. */
 static void
 flush_rows(BulkCopy *copy)
 {
@@ -408,8 +436,8 @@ flush_rows(BulkCopy *copy)
 }
 
 /*
- * Frees the keys of the rows, only now, whenever they were read: what expires
- * meanwhile is found, too.  Then they go in.
+ * Frees the keys of the batch, and inserts the rows.  Keys are not freed when
+ * a row is read: a document that holds its key may expire after that.
  */
 static void
 free_keys_and_insert(BulkCopy *copy)
@@ -420,11 +448,11 @@ free_keys_and_insert(BulkCopy *copy)
 	{
 		MemoryContext caller = MemoryContextSwitchTo(GetPerTupleMemoryContext(copy->estate));
 
-		for (copy->at = 0; copy->at < copy->nrows; copy->at++)
+		for (copy->current = 0; copy->current < copy->nrows; copy->current++)
 		{
-			copy->source->cur_lineno = copy->lines[copy->at];
-			ttl_docs_free_keys_of(keys, copy->rel, copy->rows[copy->at],
-								  insert_rows_before, copy);
+			copy->source->cur_lineno = copy->lines[copy->current];
+			ttl_docs_free_keys_of_row(keys, copy->rel, copy->rows[copy->current],
+									  insert_rows_before_current, copy);
 		}
 		MemoryContextSwitchTo(caller);
 	}
@@ -432,19 +460,20 @@ free_keys_and_insert(BulkCopy *copy)
 }
 
 /*
- * An expired document is about to go, and triggers and foreign key actions with
- * it: they find the rows that stood before the one that wants its key.
+ * Called before an expired document is deleted, to free a key of the current
+ * row.  Inserts the rows that precede the current row, so that triggers and
+ * foreign key actions of the delete see them.
  */
 static void
-insert_rows_before(void *arg)
+insert_rows_before_current(void *arg)
 {
 	BulkCopy   *copy = arg;
 
-	insert_rows(copy, copy->at);
-	copy->source->cur_lineno = copy->lines[copy->at];
+	insert_rows(copy, copy->current);
+	copy->source->cur_lineno = copy->lines[copy->current];
 }
 
-/* Has the rows go in, up to that one, that are not in yet. */
+/* Inserts the rows before position "end" that are not inserted yet. */
 static void
 insert_rows(BulkCopy *copy, int end)
 {

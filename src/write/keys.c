@@ -3,26 +3,30 @@
  * keys.c
  *		Frees the keys of a new row that expired documents hold.
  *
- * Before a row goes in, each unique and exclusion constraint of its table is
- * probed as core will probe it a moment later: same operators, predicates,
- * expressions and rules for NULL, also for indexes that are being built and
- * must not be violated (indisready, not yet indisvalid).  What is found and
- * expired is deleted on the spot (core/delete_expired.c); what is live is left for
- * core to find, and to deal with as it always does.
+ * Before a row is inserted, we search each unique and exclusion constraint of
+ * its table for conflicts.  We search exactly as core does a moment later:
+ * with the same operators, predicates, expressions and rules for NULL.  We
+ * also search indexes that are still being built, if new rows must not
+ * violate them (indisready, not yet indisvalid).  We delete the expired
+ * documents that we find (core/delete_expired.c).  We leave live documents
+ * alone: core finds them, and handles the conflict as usual.
  *
- * Another transaction may be at the same key.  Core would wait for it, so we
- * do, and look again: it may have freed the key and taken it, or rolled back
- * and left the expired document to us.  Deferrable constraints do not wait for
- * another new row, and neither do we for them; an expired document that another
- * transaction is about to free is waited for all the same.
+ * Another transaction may be writing the same key.  Core would wait for this
+ * transaction, so we wait, too.  Then we search again: the transaction may
+ * have freed the key and taken it, or it may have rolled back and left the
+ * expired document to us.  Deferrable constraints do not wait for concurrent
+ * inserts.  For a deferrable constraint, we wait only for a transaction that
+ * deletes an expired document.
  *
- * An UPDATE is probed for the constraints whose columns it changes.  Values of
- * stored generated columns are not there yet in a BEFORE trigger; they are
- * computed into a scratch row where a constraint needs one.
+ * For an UPDATE, we search only the constraints whose columns the UPDATE
+ * changes.  Stored generated columns have no values yet in a BEFORE trigger.
+ * If a constraint needs these values, we compute them in a scratch copy of
+ * the row.
  *
- * Most writes need no probe, and do not even look at the indexes: an UPDATE
- * that changes no indexed column, and any write while maybe_expired.c knows that
- * nothing is expired.
+ * Two kinds of writes need no search, and these are most writes:
+ * - an UPDATE that changes no indexed column;
+ * - any write while maybe_expired.c knows that no document is expired.
+ * They do not even open the indexes.
  *
  *-------------------------------------------------------------------------
  */
@@ -53,32 +57,34 @@ typedef struct KeyIndex
 {
 	Oid			indexid;
 	IndexInfo  *info;
-	const Oid  *procs;			/* the operators that conflict */
-	const uint16 *strategies;
-	bool		waits;			/* core waits for others at this key */
-	Bitmapset  *columns;		/* table columns that it depends on, offset by
+	const Oid  *procs;			/* functions of the operators that define a
+								 * conflict, one for each key column */
+	const uint16 *strategies;	/* strategy numbers of these operators */
+	bool		is_immediate;	/* not deferrable, so waits for inserts */
+	Bitmapset  *columns;		/* table columns that the constraint uses,
+								 * offset by
 								 * FirstLowInvalidHeapAttributeNumber */
-	bool		needs_generated;	/* one of them is generated and stored */
+	bool		needs_generated;	/* uses a stored generated column */
 } KeyIndex;
 
-/* All of them for a table, for the duration of a query */
+/* Frees keys in the constraints of a table, during one query */
 struct KeyProbe
 {
 	Collection	collection;
 	MemoryContext context;		/* lives as long as the query */
-	bool		is_open;		/* the rest is there only when first needed */
-	List	   *indexes;
+	bool		is_open;		/* open_probe() was called */
+	List	   *indexes;		/* of KeyIndex */
 	EState	   *estate;
-	TupleTableSlot *row;		/* the one to be written: the caller's, or */
-	TupleTableSlot *scratch;	/* a tuple of the trigger's, which may get its
-								 * generated columns here */
-	TupleTableSlot *found_row;
-	void		(*before_delete) (void *arg);
+	TupleTableSlot *row;		/* row to be written; NULL between searches */
+	TupleTableSlot *scratch;	/* holds the trigger's tuple, and its generated
+								 * columns if they were computed */
+	TupleTableSlot *found_row;	/* row that an index scan has found */
+	void		(*before_delete) (void *arg);	/* NULL = no callback */
 	void	   *before_delete_arg;
-	ResultRelInfo *relinfo;		/* for generated columns */
+	ResultRelInfo *relinfo;		/* for generated columns; NULL until needed */
 };
 
-/* The key that a new row has in an index */
+/* The values of a row in the key columns of an index */
 typedef struct Key
 {
 	Datum		values[INDEX_MAX_KEYS];
@@ -86,34 +92,34 @@ typedef struct Key
 } Key;
 
 static void open_probe(KeyProbe *probe, Relation rel);
-static KeyIndex *make_key_index(Relation rel, Relation index);
+static KeyIndex *make_key_index(Relation rel, Relation indexrel);
 static Bitmapset *columns_of(const IndexInfo *info);
-static bool changes_indexed_column(Relation rel, AttrNumber slot,
+static bool changes_indexed_column(Relation rel, AttrNumber slot_column,
 								   HeapTuple newtuple, HeapTuple oldtuple);
-static bool changes_key(const KeyIndex *key, Relation rel, HeapTuple newtuple,
+static bool changes_key(const KeyIndex *index, Relation rel, HeapTuple newtuple,
 						HeapTuple oldtuple);
 static bool changes_column(AttrNumber attno, TupleDesc tupdesc,
 						   HeapTuple newtuple, HeapTuple oldtuple);
-static void compute_generated(KeyProbe *probe, Relation rel, TupleTableSlot *slot);
-static void free_affected(KeyProbe *probe, Relation rel, TupleTableSlot *row,
-						  List *indexes, ItemPointer self);
+static void compute_generated(KeyProbe *probe, Relation rel, TupleTableSlot *row);
+static void free_keys_in(KeyProbe *probe, Relation rel, TupleTableSlot *row,
+						 List *indexes, ItemPointer replaced);
 static void free_key(KeyProbe *probe, Relation rel, KeyIndex *index,
-					 ItemPointer self);
+					 ItemPointer replaced);
 static bool form_key(KeyProbe *probe, KeyIndex *index, Key *key);
 static bool find_expired(KeyProbe *probe, Relation rel, Relation indexrel,
-						 KeyIndex *index, const Key *key, ItemPointer self,
+						 KeyIndex *index, const Key *key, ItemPointer replaced,
 						 List **found);
-static bool matches(Relation indexrel, const KeyIndex *index, const Key *existing,
-					const Key *key);
-static bool wait_for_other(const SnapshotData *dirty, Relation rel,
-						   ItemPointer tid, const KeyIndex *index);
+static bool keys_conflict(Relation indexrel, const KeyIndex *index,
+						  const Key *existing, const Key *key);
+static bool wait_for_writer(const SnapshotData *dirty, Relation rel,
+							ItemPointer tid, const KeyIndex *index);
 
 /*
- * Prepares for probing a table, in the current memory context, which has to
- * live as long as the query that writes to it.
+ * Prepares to free keys in a table.  The current memory context must live as
+ * long as the query that writes to the table.
  */
 KeyProbe *
-ttl_docs_key_probe(const Collection *collection)
+ttl_docs_make_key_probe(const Collection *collection)
 {
 	KeyProbe   *probe = palloc0(sizeof(KeyProbe));
 
@@ -123,9 +129,10 @@ ttl_docs_key_probe(const Collection *collection)
 }
 
 /*
- * Collects the constraints of the table.  Their locks are kept, as those of an
- * INSERT are.  Rows have a descriptor of their own: a reference to that of the
- * table would have to be given back when the query ends, which nobody tells us.
+ * Collects the constraints of the table.  The locks on the indexes are held
+ * until the transaction ends, as INSERT holds them.  The slots have their own
+ * copy of the tuple descriptor.  A reference to the table's descriptor would
+ * have to be released at the end of the query, and nobody calls us then.
  */
 static void
 open_probe(KeyProbe *probe, Relation rel)
@@ -137,12 +144,12 @@ open_probe(KeyProbe *probe, Relation rel)
 	probe->is_open = true;
 	foreach(lc, indexes)
 	{
-		Relation	index = index_open(lfirst_oid(lc), RowExclusiveLock);
+		Relation	indexrel = index_open(lfirst_oid(lc), RowExclusiveLock);
+		Form_pg_index form = indexrel->rd_index;
 
-		if ((index->rd_index->indisunique || index->rd_index->indisexclusion) &&
-			index->rd_index->indisready)
-			probe->indexes = lappend(probe->indexes, make_key_index(rel, index));
-		index_close(index, NoLock);
+		if ((form->indisunique || form->indisexclusion) && form->indisready)
+			probe->indexes = lappend(probe->indexes, make_key_index(rel, indexrel));
+		index_close(indexrel, NoLock);
 	}
 	list_free(indexes);
 	if (probe->indexes != NIL)
@@ -157,38 +164,38 @@ open_probe(KeyProbe *probe, Relation rel)
 }
 
 static KeyIndex *
-make_key_index(Relation rel, Relation index)
+make_key_index(Relation rel, Relation indexrel)
 {
-	KeyIndex   *key = palloc0(sizeof(KeyIndex));
+	KeyIndex   *index = palloc0(sizeof(KeyIndex));
 	TupleDesc	tupdesc = RelationGetDescr(rel);
 	int			member = -1;
 
-	key->indexid = RelationGetRelid(index);
-	key->info = BuildIndexInfo(index);
-	if (key->info->ii_ExclusionOps != NULL)
+	index->indexid = RelationGetRelid(indexrel);
+	index->info = BuildIndexInfo(indexrel);
+	if (index->info->ii_ExclusionOps != NULL)
 	{
-		key->procs = key->info->ii_ExclusionProcs;
-		key->strategies = key->info->ii_ExclusionStrats;
+		index->procs = index->info->ii_ExclusionProcs;
+		index->strategies = index->info->ii_ExclusionStrats;
 	}
 	else
 	{
-		BuildSpeculativeIndexInfo(index, key->info);
-		key->procs = key->info->ii_UniqueProcs;
-		key->strategies = key->info->ii_UniqueStrats;
+		BuildSpeculativeIndexInfo(indexrel, index->info);
+		index->procs = index->info->ii_UniqueProcs;
+		index->strategies = index->info->ii_UniqueStrats;
 	}
-	key->waits = index->rd_index->indimmediate;
-	key->columns = columns_of(key->info);
-	while ((member = bms_next_member(key->columns, member)) >= 0)
+	index->is_immediate = indexrel->rd_index->indimmediate;
+	index->columns = columns_of(index->info);
+	while ((member = bms_next_member(index->columns, member)) >= 0)
 	{
 		AttrNumber	attno = member + FirstLowInvalidHeapAttributeNumber;
 
-		/* a whole-row reference depends on all of them */
+		/* 0 is a whole-row reference, which uses all columns */
 		if (attno == 0 ||
 			TupleDescAttr(tupdesc, attno - 1)->attgenerated != '\0')
-			key->needs_generated = tupdesc->constr != NULL &&
+			index->needs_generated = tupdesc->constr != NULL &&
 				tupdesc->constr->has_generated_stored;
 	}
-	return key;
+	return index;
 }
 
 static Bitmapset *
@@ -206,8 +213,9 @@ columns_of(const IndexInfo *info)
 }
 
 /*
- * Deletes the expired documents that hold a key of the new row, which is written
- * at that time.  For an UPDATE, oldtuple is the row that it replaces.
+ * Deletes the expired documents that hold a key of the new row.  oldtuple is
+ * the row that an UPDATE replaces, or NULL for an INSERT.  clock is the time
+ * of the write.
  */
 void
 ttl_docs_free_keys(KeyProbe *probe, Relation rel, HeapTuple newtuple,
@@ -239,15 +247,15 @@ ttl_docs_free_keys(KeyProbe *probe, Relation rel, HeapTuple newtuple,
 	ExecStoreHeapTuple(newtuple, probe->scratch, false);
 	if (needs_generated)
 		compute_generated(probe, rel, probe->scratch);
-	free_affected(probe, rel, probe->scratch, affected,
-				  oldtuple != NULL ? &oldtuple->t_self : NULL);
+	free_keys_in(probe, rel, probe->scratch, affected,
+				 oldtuple != NULL ? &oldtuple->t_self : NULL);
 	ExecClearTuple(probe->scratch);
 	list_free(affected);
 }
 
 /*
- * Need the keys of rows that are inserted at that time be freed?  If not, not for
- * the next rows either, as long as they follow at once.
+ * Must the keys of rows that are inserted at this time be freed?  The answer
+ * also holds for rows that are inserted immediately after these rows.
  */
 bool
 ttl_docs_must_free_keys(KeyProbe *probe, Relation rel, TimestampTz clock)
@@ -260,38 +268,42 @@ ttl_docs_must_free_keys(KeyProbe *probe, Relation rel, TimestampTz clock)
 }
 
 /*
- * Frees those of a row that has its generated columns already.  before_delete is
- * called whenever there is something to free.
+ * Frees the keys of a new row whose generated columns are already computed.
+ * Calls before_delete before it deletes expired documents.
  */
 void
-ttl_docs_free_keys_of(KeyProbe *probe, Relation rel, TupleTableSlot *row,
-					  void (*before_delete) (void *), void *arg)
+ttl_docs_free_keys_of_row(KeyProbe *probe, Relation rel, TupleTableSlot *row,
+						  void (*before_delete) (void *), void *arg)
 {
 	probe->before_delete = before_delete;
 	probe->before_delete_arg = arg;
-	free_affected(probe, rel, row, probe->indexes, NULL);
+	free_keys_in(probe, rel, row, probe->indexes, NULL);
 }
 
-/* Frees the keys that the row has in these indexes; self is not in its way. */
+/*
+ * Frees the keys that the row has in these indexes.  "replaced" is the row
+ * that an UPDATE replaces, or NULL.  The replaced row is not a conflict.
+ */
 static void
-free_affected(KeyProbe *probe, Relation rel, TupleTableSlot *row, List *indexes,
-			  ItemPointer self)
+free_keys_in(KeyProbe *probe, Relation rel, TupleTableSlot *row, List *indexes,
+			 ItemPointer replaced)
 {
 	ListCell   *lc;
 
 	probe->row = row;
 	foreach(lc, indexes)
-		free_key(probe, rel, lfirst(lc), self);
+		free_key(probe, rel, lfirst(lc), replaced);
 	probe->row = NULL;
 	ResetPerTupleExprContext(probe->estate);
 }
 
 /*
- * Does an UPDATE change a column of any index but the purge index?  Generated
- * columns are computed from others later, so with them the answer is yes.
+ * Does an UPDATE change a column of any index except the purge index?  Stored
+ * generated columns are computed later.  If the table has one, the answer is
+ * yes.
  */
 static bool
-changes_indexed_column(Relation rel, AttrNumber slot, HeapTuple newtuple,
+changes_indexed_column(Relation rel, AttrNumber slot_column, HeapTuple newtuple,
 					   HeapTuple oldtuple)
 {
 	TupleDesc	tupdesc = RelationGetDescr(rel);
@@ -307,7 +319,7 @@ changes_indexed_column(Relation rel, AttrNumber slot, HeapTuple newtuple,
 		AttrNumber	attno = member + FirstLowInvalidHeapAttributeNumber;
 
 		changes = attno <= 0 ||
-			(attno != slot &&
+			(attno != slot_column &&
 			 changes_column(attno, tupdesc, newtuple, oldtuple));
 	}
 	bms_free(columns);
@@ -316,15 +328,15 @@ changes_indexed_column(Relation rel, AttrNumber slot, HeapTuple newtuple,
 
 /* Does an UPDATE change a column that the constraint depends on? */
 static bool
-changes_key(const KeyIndex *key, Relation rel, HeapTuple newtuple,
+changes_key(const KeyIndex *index, Relation rel, HeapTuple newtuple,
 			HeapTuple oldtuple)
 {
 	TupleDesc	tupdesc = RelationGetDescr(rel);
 	int			member = -1;
 
-	if (key->needs_generated)
+	if (index->needs_generated)
 		return true;
-	while ((member = bms_next_member(key->columns, member)) >= 0)
+	while ((member = bms_next_member(index->columns, member)) >= 0)
 	{
 		AttrNumber	attno = member + FirstLowInvalidHeapAttributeNumber;
 
@@ -350,11 +362,11 @@ changes_column(AttrNumber attno, TupleDesc tupdesc, HeapTuple newtuple,
 }
 
 /*
- * Fills in the stored generated columns of a scratch copy of the row: all of
- * them, as core does for every write to a table that has our trigger.
+ * Computes all stored generated columns in a scratch copy of the row, as core
+ * does for every write to a table that has our trigger.
  */
 static void
-compute_generated(KeyProbe *probe, Relation rel, TupleTableSlot *slot)
+compute_generated(KeyProbe *probe, Relation rel, TupleTableSlot *row)
 {
 	if (probe->relinfo == NULL)
 	{
@@ -364,12 +376,15 @@ compute_generated(KeyProbe *probe, Relation rel, TupleTableSlot *slot)
 		InitResultRelInfo(probe->relinfo, rel, 1, NULL, 0);
 		MemoryContextSwitchTo(caller);
 	}
-	ExecComputeStoredGenerated(probe->relinfo, probe->estate, slot, CMD_INSERT);
+	ExecComputeStoredGenerated(probe->relinfo, probe->estate, row, CMD_INSERT);
 }
 
-/* Frees the key of the row in one index. */
+/*
+ * Frees the key of the row in one index.  Searches again after a wait, and if
+ * another session changed an expired document before we could delete it.
+ */
 static void
-free_key(KeyProbe *probe, Relation rel, KeyIndex *index, ItemPointer self)
+free_key(KeyProbe *probe, Relation rel, KeyIndex *index, ItemPointer replaced)
 {
 	Relation	indexrel;
 	Key			key;
@@ -384,7 +399,7 @@ free_key(KeyProbe *probe, Relation rel, KeyIndex *index, ItemPointer self)
 		ListCell   *lc;
 
 		CHECK_FOR_INTERRUPTS();
-		again = find_expired(probe, rel, indexrel, index, &key, self, &found);
+		again = find_expired(probe, rel, indexrel, index, &key, replaced, &found);
 		if (again)
 			continue;
 		if (found != NIL && probe->before_delete != NULL)
@@ -398,8 +413,8 @@ free_key(KeyProbe *probe, Relation rel, KeyIndex *index, ItemPointer self)
 }
 
 /*
- * Computes the key of the row; false if the constraint does not apply to it,
- * because of its predicate or of a NULL.
+ * Computes the key of the row.  Returns false if the constraint does not
+ * apply to the row, because of the predicate or because a key column is NULL.
  */
 static bool
 form_key(KeyProbe *probe, KeyIndex *index, Key *key)
@@ -428,12 +443,12 @@ form_key(KeyProbe *probe, KeyIndex *index, Key *key)
 }
 
 /*
- * Collects the expired documents that conflict with a key.  Returns true if it
- * had to wait for another transaction, and the search has to begin anew.
+ * Collects the expired documents that conflict with a key.  Returns true if
+ * it has waited for another transaction: then the caller must search again.
  */
 static bool
 find_expired(KeyProbe *probe, Relation rel, Relation indexrel, KeyIndex *index,
-			 const Key *key, ItemPointer self, List **found)
+			 const Key *key, ItemPointer replaced, List **found)
 {
 	int			nkeys = index->info->ii_NumIndexKeyAttrs;
 	ExpiryBounds bounds = ttl_docs_bounds(&probe->collection.settings,
@@ -460,24 +475,25 @@ find_expired(KeyProbe *probe, Relation rel, Relation indexrel, KeyIndex *index,
 		Key			existing;
 		bool		expired;
 
-		if (self != NULL && ItemPointerEquals(self, &row->tts_tid))
+		if (replaced != NULL && ItemPointerEquals(replaced, &row->tts_tid))
 			continue;
 		if (scan->xs_recheck)
 		{
 			FormIndexDatum(index->info, row, probe->estate, existing.values,
 						   existing.isnull);
-			if (!matches(indexrel, index, &existing, key))
+			if (!keys_conflict(indexrel, index, &existing, key))
 				continue;
 		}
 		expired = ttl_docs_row_is_expired(&bounds, &probe->collection, row);
 		if (TransactionIdIsValid(dirty.xmin) || TransactionIdIsValid(dirty.xmax))
 		{
-			if (!index->waits && (TransactionIdIsValid(dirty.xmin) || !expired))
+			if (!index->is_immediate &&
+				(TransactionIdIsValid(dirty.xmin) || !expired))
 				continue;
-			/* not while we are in the index */
+			/* end the scan first: it can hold a pin on an index page */
 			index_endscan(scan);
 			scan = NULL;
-			waited = wait_for_other(&dirty, rel, &row->tts_tid, index);
+			waited = wait_for_writer(&dirty, rel, &row->tts_tid, index);
 			break;
 		}
 		if (expired)
@@ -495,10 +511,10 @@ find_expired(KeyProbe *probe, Relation rel, Relation indexrel, KeyIndex *index,
 	return waited;
 }
 
-/* For a lossy index: do the two keys conflict indeed? */
+/* Rechecks whether two keys conflict, because the index is lossy. */
 static bool
-matches(Relation indexrel, const KeyIndex *index, const Key *existing,
-		const Key *key)
+keys_conflict(Relation indexrel, const KeyIndex *index, const Key *existing,
+			  const Key *key)
 {
 	for (int i = 0; i < index->info->ii_NumIndexKeyAttrs; i++)
 	{
@@ -517,10 +533,10 @@ matches(Relation indexrel, const KeyIndex *index, const Key *existing,
 	return true;
 }
 
-/* Waits for the transaction that is at a row of the same key. */
+/* Waits for the transaction that writes a row with the same key. */
 static bool
-wait_for_other(const SnapshotData *dirty, Relation rel, ItemPointer tid,
-			   const KeyIndex *index)
+wait_for_writer(const SnapshotData *dirty, Relation rel, ItemPointer tid,
+				const KeyIndex *index)
 {
 	TransactionId other = TransactionIdIsValid(dirty->xmin) ?
 		dirty->xmin : dirty->xmax;

@@ -1,14 +1,16 @@
 /*-------------------------------------------------------------------------
  *
  * late_write.c
- *		The answer to a write that reaches a document after it has expired.
+ *		Handles a write that reaches a document which has already expired.
  *
- * The document expired after the query's snapshot was taken: during a wait for
- * its lock, in an old transaction, or a moment ago.  READ COMMITTED skips it,
- * as a row that was deleted since.  The higher isolation levels raise a
- * serialization failure.  So do ON CONFLICT DO UPDATE and MERGE at every level:
- * to skip the row would lose the new document silently, and the statement
- * inserts it when it is retried.
+ * The document expired after the query's snapshot was taken: while the write
+ * waited for its lock, in an old transaction, or a moment ago.
+ * - In READ COMMITTED, the write skips the document, like a row that was
+ *   deleted after the snapshot.
+ * - At the higher isolation levels, the write raises a serialization failure.
+ * - ON CONFLICT DO UPDATE and MERGE raise a serialization failure at every
+ *   level.  If they skipped the row, the new document would be lost silently.
+ *   A retry of the statement inserts the new document.
  *
  *-------------------------------------------------------------------------
  */
@@ -20,49 +22,51 @@
 
 #include "write/write_internal.h"
 
-static bool is_arm_of_upsert(Oid relid);
-static bool plan_may_be_arm(Plan *plan, const PlannedStmt *stmt, Oid relid);
+static bool may_be_upsert(Oid relid);
+static bool may_upsert_into(Plan *plan, const PlannedStmt *stmt, Oid relid);
 
-/* Raises an error, or returns if the write is to skip the row. */
+/* Raises an error, or returns if the write must skip the row. */
 void
 ttl_docs_report_late_write(Oid relid)
 {
 	if (IsolationUsesXactSnapshot())
 		ereport(ERROR,
 				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-				 errmsg("could not serialize access due to a document that expired meanwhile"),
+				 errmsg("could not serialize access due to a document that expired after the snapshot was taken"),
 				 errhint("The transaction might succeed if retried.")));
-	if (is_arm_of_upsert(relid))
+	if (may_be_upsert(relid))
 		ttl_docs_report_expired_upsert();
 }
 
 /*
- * Does the row come from ON CONFLICT DO UPDATE or from MERGE?  A trigger does
- * not learn that, but the innermost running query is the one that fires it.
+ * Does ON CONFLICT DO UPDATE or MERGE write the row?  Core does not tell a
+ * trigger.  So we look at the innermost running query, because it has fired
+ * our trigger.
  */
 static bool
-is_arm_of_upsert(Oid relid)
+may_be_upsert(Oid relid)
 {
 	const PlannedStmt *stmt = ttl_docs_running_stmt();
 	ListCell   *lc;
 
 	if (stmt == NULL)
 		return false;
-	if (plan_may_be_arm(stmt->planTree, stmt, relid))
+	if (may_upsert_into(stmt->planTree, stmt, relid))
 		return true;
 	/* data-modifying CTEs are subplans, with ModifyTable at their top */
 	foreach(lc, stmt->subplans)
-		if (plan_may_be_arm(lfirst(lc), stmt, relid))
+		if (may_upsert_into(lfirst(lc), stmt, relid))
 			return true;
 	return false;
 }
 
 /*
- * Could that plan have fired the trigger by such an arm?  If a statement both
- * updates and upserts a table, the answer that loses nothing is yes.
+ * Can this plan have fired the trigger of the table by ON CONFLICT DO UPDATE
+ * or MERGE?  A statement can both update and upsert a table.  Then we cannot
+ * tell, and answer yes, because an error loses no document.
  */
 static bool
-plan_may_be_arm(Plan *plan, const PlannedStmt *stmt, Oid relid)
+may_upsert_into(Plan *plan, const PlannedStmt *stmt, Oid relid)
 {
 	ModifyTable *modify = (ModifyTable *) plan;
 	ListCell   *lc;
@@ -79,7 +83,7 @@ plan_may_be_arm(Plan *plan, const PlannedStmt *stmt, Oid relid)
 		Collection	target;
 		Collection	fired;
 
-		/* core routes rows to partitions, so compare roots */
+		/* core may have routed the row to a partition, so compare roots */
 		if (rte->relid == relid ||
 			(ttl_docs_lookup_collection(rte->relid, &target) &&
 			 ttl_docs_lookup_collection(relid, &fired) && target.root == fired.root))

@@ -4,20 +4,23 @@
  *		Can any document of a table be expired?  If not, a write need not
  *		search for expired documents that hold its keys.
  *
- * The purge keeps the earliest expiry of each table in shared memory
- * (purge/earliest.c).  While the clock has not reached it, nothing is expired.
- * If it is unknown or has passed, a session can raise it, at most every half
- * second, by the first entries of the purge index.  That serves tables that no
+ * Shared memory has the earliest expiry of each table (purge/earliest.c).
+ * Before that time, no document of the table is expired.  If the earliest
+ * expiry is unknown or has passed, a session scans the first entries of the
+ * purge index, and can raise the earliest expiry.  All sessions together scan
+ * a table at most every half second.  These scans matter for tables that no
  * worker visits.
  *
- * The session's scan does not read the rows, because that would read blocks
- * that nobody needs.  So entries of dead rows count as well, until VACUUM
- * removes them or a worker's pass gets past them.  A BRIN index has no first
- * entry: there, a session raises the value only if the table is empty.
+ * The scan reads only the index, and not the rows, because that would read
+ * blocks that nobody needs.  So it also counts entries of dead rows, until
+ * VACUUM removes these entries or a worker's pass has moved past them.  A
+ * BRIN index has no first entry.  With a BRIN index, a session raises the
+ * earliest expiry only if the table is empty.
  *
- * Two kinds of transactions do not scan: one that has changed settings itself,
- * and one that gave the table a new file (TRUNCATE, ALTER TABLE), because a
- * rollback brings the old file back.
+ * Two kinds of transactions do not scan:
+ * 1. a transaction that has changed collections or their settings;
+ * 2. a transaction that gave the table a new file (TRUNCATE, ALTER TABLE),
+ *    because a rollback restores the old file.
  *
  *-------------------------------------------------------------------------
  */
@@ -37,7 +40,7 @@ static TimestampTz first_expiry_in_range(Relation rel, Relation index,
 										 SlotRange range,
 										 const CollectionSettings *settings);
 
-/* Can a document of this very table be expired at that time? */
+/* Can a document of this table or partition be expired at this time? */
 bool
 ttl_docs_maybe_expired(Relation rel, const Collection *collection, TimestampTz clock)
 {
@@ -66,8 +69,8 @@ can_scan(Relation rel, const Collection *collection)
 }
 
 /*
- * A moment before which no document of the table expires; DT_NOBEGIN if the
- * table has no purge index that could tell.
+ * Returns a time before which no document of the table expires, or DT_NOBEGIN
+ * if the table has no purge index.
  */
 static TimestampTz
 first_expiry(Relation rel, const Collection *collection)
@@ -89,7 +92,7 @@ first_expiry(Relation rel, const Collection *collection)
 	return expiry;
 }
 
-/* The same for one range of the purge index. */
+/* Does the same as first_expiry(), for one range of the purge index. */
 static TimestampTz
 first_expiry_in_range(Relation rel, Relation index, SlotRange range,
 					  const CollectionSettings *settings)
@@ -99,7 +102,7 @@ first_expiry_in_range(Relation rel, Relation index, SlotRange range,
 	TimestampTz expiry = DT_NOEND;
 
 	ttl_docs_slot_scan_keys(keys, range, NO_SLOT, SLOT_INVALID - 1);
-	/* with a real snapshot, a serializable transaction would lock the index */
+	/* an MVCC snapshot takes predicate locks in a serializable transaction */
 	scan = compat_index_beginscan(rel, index, SnapshotAny, lengthof(keys));
 	scan->xs_want_itup = true;
 	index_rescan(scan, keys, lengthof(keys), NULL, 0);

@@ -1,21 +1,24 @@
 /*-------------------------------------------------------------------------
  *
  * messages.c
- *		What writers are told about the ttl of their documents.
+ *		Messages about the ttl of documents that are written.
  *
- * An invalid ttl is an error, which names the table and, where the user may read
- * it, the key of the row.  The other two are about a ttl that does nothing:
- * - a NOTICE if a document has a ttl while TTL is off, for each collection once a
- *   session.  A session gets a limited number of them, because an application may
- *   write to thousands of such collections, and mean to;
- * - a WARNING if a client sets the column _ttl, at most once a statement.  A
- *   statement is what the client has sent: it may write to many partitions, and
- *   fire triggers that run statements of their own.  So the time at which it
- *   arrived identifies it.  (Several statements in one string arrive together,
- *   and get one warning.)
+ * An invalid ttl is an ERROR.  The message names the table and, if the user
+ * may read it, the key of the row.
  *
- * Restores and the replica role keep the stamps that they bring, and raise neither
- * NOTICE nor WARNING.  Nor does replication in another role: nobody would read them.
+ * Two other messages are about a ttl that has no effect:
+ * - A NOTICE if a document has a ttl while TTL is off.  A session gets this
+ *   NOTICE once for each collection, and for MAX_NOTICES collections at most:
+ *   an application may write to thousands of such collections on purpose.
+ * - A WARNING if a client sets the column _ttl, at most once for each
+ *   statement that the client sends.  A statement may write to many
+ *   partitions, and its triggers may run other statements.  So we identify
+ *   the statement by the time at which it arrived.  Several statements in one
+ *   string arrive together, and get one WARNING.
+ *
+ * Restores and the replica role keep the stamps that they bring, and raise
+ * neither NOTICE nor WARNING.  Replication in another role raises neither,
+ * because nobody would read them.
  *
  *-------------------------------------------------------------------------
  */
@@ -32,22 +35,22 @@
 
 #include "write/write_internal.h"
 
-#define KEY_MAX			256		/* bytes of a key that are shown */
-#define MAX_WARNED		8		/* collections with a NOTICE in a session */
+#define MAX_KEY_BYTES	256		/* maximum length of a key in a message */
+#define MAX_NOTICES		8		/* maximum number of NOTICEs in a session */
 
-/* Collections that this session has had its NOTICE about */
-static Oid	warned_while_off[MAX_WARNED];
-static int	nwarned_while_off = 0;
+/* Collections for which this session has got the NOTICE */
+static Oid	noticed_collections[MAX_NOTICES];
+static int	nnoticed_collections = 0;
 
-/* When the statement arrived that was warned about _ttl */
+/* Arrival time of the last statement that got the WARNING */
 static TimestampTz warned_statement = DT_NOBEGIN;
 
 static char *describe_key(Relation rel, const Datum *values, const bool *isnull);
 static Oid	key_index(Relation rel);
 
 /*
- * Raises the error for the ttl of a new row.  The row may not have its generated
- * columns yet.
+ * Raises the error for an invalid ttl in a new row.  The generated columns of
+ * the row may not be computed yet.
  */
 void
 ttl_docs_report_invalid_ttl(Relation rel, const Datum *values, const bool *isnull,
@@ -61,16 +64,17 @@ ttl_docs_report_invalid_ttl(Relation rel, const Datum *values, const bool *isnul
 			 errmsg("invalid \"ttl\" in a document of \"%s\": %s",
 					RelationGetRelationName(rel),
 					ttl_docs_json_excerpt(JsonbValueToJsonb(&copy))),
-			 key == NULL ? 0 : errdetail("Key of the failing row: %s.", key),
+			 key == NULL ? 0 : errdetail("Failing row has key %s.", key),
 			 errhint("A ttl is an integer from 1 to %d (seconds) or -1 (never expires). Omit it or set it to null to inherit the DefaultTTL of the collection.",
 					 TTL_MAX),
 			 errtable(rel)));
 }
 
 /*
- * The key of a row as "(id)=(7)", cut where it is long; NULL if the table has no
- * key, or the user may not read it.  Core decides that, by the rule for the keys
- * in its own messages.
+ * Returns the key of a row, such as "(id)=(7)".  A long key is truncated.
+ * Returns NULL if the table has no key, if a key column is generated, or if
+ * the user may not read the key.  Core checks this right by the same rule as
+ * for keys in its own messages.
  */
 static char *
 describe_key(Relation rel, const Datum *values, const bool *isnull)
@@ -78,7 +82,7 @@ describe_key(Relation rel, const Datum *values, const bool *isnull)
 	Oid			indexid = key_index(rel);
 	Datum		key_values[INDEX_MAX_KEYS];
 	bool		key_isnull[INDEX_MAX_KEYS];
-	bool		has_values = true;
+	bool		has_all_values = true;
 	Relation	index;
 	char	   *text = NULL;
 
@@ -87,42 +91,44 @@ describe_key(Relation rel, const Datum *values, const bool *isnull)
 	index = index_open(indexid, AccessShareLock);
 	for (int i = 0; i < IndexRelationGetNumberOfKeyAttributes(index); i++)
 	{
-		/* neither kind of index has expressions */
+		/* primary keys and replica identities have no expressions */
 		int			column = index->rd_index->indkey.values[i] - 1;
 
-		has_values &= TupleDescAttr(RelationGetDescr(rel), column)->attgenerated == '\0';
+		has_all_values &=
+			TupleDescAttr(RelationGetDescr(rel), column)->attgenerated == '\0';
 		key_values[i] = values[column];
 		key_isnull[i] = isnull[column];
 	}
-	if (has_values)
+	if (has_all_values)
 		text = BuildIndexValueDescription(index, key_values, key_isnull);
 	index_close(index, AccessShareLock);
-	if (text == NULL || strlen(text) <= KEY_MAX)
+	if (text == NULL || strlen(text) <= MAX_KEY_BYTES)
 		return text;
-	return psprintf("%.*s...)", pg_mbcliplen(text, strlen(text), KEY_MAX), text);
+	return psprintf("%.*s...)", pg_mbcliplen(text, strlen(text), MAX_KEY_BYTES),
+					text);
 }
 
-/* The index of the primary key, or else of the replica identity. */
+/* Returns the index of the primary key, or else of the replica identity. */
 static Oid
 key_index(Relation rel)
 {
-	/* finds both */
+	/* sets rd_pkindex and rd_replidindex */
 	list_free(RelationGetIndexList(rel));
 	return OidIsValid(rel->rd_pkindex) ? rel->rd_pkindex : rel->rd_replidindex;
 }
 
-/* Tells, once a session, that the ttl of a document does nothing. */
+/* Raises the NOTICE about a ttl while TTL is off, once per collection. */
 void
 ttl_docs_warn_of_ttl_while_off(const DocumentWriter *writer)
 {
 	Oid			root = writer->collection.root;
 
-	for (int i = 0; i < nwarned_while_off; i++)
-		if (warned_while_off[i] == root)
+	for (int i = 0; i < nnoticed_collections; i++)
+		if (noticed_collections[i] == root)
 			return;
-	if (nwarned_while_off == MAX_WARNED || ttl_docs_is_by_replication())
+	if (nnoticed_collections == MAX_NOTICES || ttl_docs_replication_writes())
 		return;
-	warned_while_off[nwarned_while_off++] = root;
+	noticed_collections[nnoticed_collections++] = root;
 	ereport(NOTICE,
 			(errmsg("the \"ttl\" of a document of \"%s\" is ignored: TTL is off",
 					get_rel_name(root)),
@@ -130,13 +136,13 @@ ttl_docs_warn_of_ttl_while_off(const DocumentWriter *writer)
 					 ttl_docs_quoted_literal(root))));
 }
 
-/* Warns, once a statement, that the value that was sent for _ttl does nothing. */
+/* Raises the WARNING about a value for _ttl, once per statement. */
 void
 ttl_docs_warn_of_ttl_column(const DocumentWriter *writer, int32 sent)
 {
 	TimestampTz statement = GetCurrentStatementStartTimestamp();
 
-	if (statement == warned_statement || ttl_docs_is_by_replication())
+	if (statement == warned_statement || ttl_docs_replication_writes())
 		return;
 	warned_statement = statement;
 	ereport(WARNING,
@@ -147,9 +153,12 @@ ttl_docs_warn_of_ttl_column(const DocumentWriter *writer, int32 sent)
 					 quote_identifier(NameStr(writer->collection.settings.doc_column)))));
 }
 
-/* Does replication apply a change, core's or that of another system? */
+/*
+ * Does replication write the current row?  Either core's logical replication,
+ * or another system that has set a replication origin.
+ */
 bool
-ttl_docs_is_by_replication(void)
+ttl_docs_replication_writes(void)
 {
 	return IsLogicalWorker() ||
 		(replorigin_session_origin != InvalidRepOriginId &&

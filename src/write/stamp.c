@@ -3,23 +3,28 @@
  * stamp.c
  *		Sets the system columns of a row that is written.
  *
- * _ts is the clock, _ttl comes from the document, _slot from both.  The
- * trigger writes tuples, COPY FROM writes arrays of values (copy_from.c).
+ * _ts is the clock.  _ttl comes from the document.  _slot is computed from
+ * _ts, _ttl and the DefaultTTL.  The trigger stamps tuples, COPY FROM stamps
+ * arrays of values (copy_from.c).
  *
- * A document that an UPDATE does not change is neither read nor detoasted.
+ * If an UPDATE does not change the document, the document is neither read nor
+ * detoasted.  Exception: a document with an invalid ttl is read, because the
+ * error message shows the ttl.
  *
  * Stamps that are kept.  A restore brings _ts; _ttl and _slot are computed.
- * Replication brings all three, with exceptions:
- * - A publisher may not send _ttl: a plain table, or a publication whose column
- *   list leaves it out.  Then the document decides.
- * - A publisher may not send _ts.  Then an UPDATE has the _ts of the old row.
- *   It is stamped with the clock, because the publisher has just written the
- *   document.  We do that only for replication, which a replication origin or
- *   the apply worker shows: a person who sets session_replication_role decides
- *   about _ts.
- * - _slot is computed, unless the one that was sent can be right: where all
- *   columns identify a row (REPLICA IDENTITY FULL), the row has to equal the
- *   publisher's, whose DefaultTTL may be another.
+ * Replication brings all three columns, with these exceptions:
+ * - If the publisher does not send _ttl, then _ttl comes from the document.
+ *   This happens if the publisher's table is a plain table, or if the column
+ *   list of the publication omits _ttl.
+ * - If the publisher does not send _ts, then the new row of an UPDATE arrives
+ *   with the _ts of the old row.  We set _ts to the clock, because the
+ *   publisher has just written the document.  We do this only if a
+ *   replication origin or an apply worker shows that replication writes the
+ *   row.  A person who sets session_replication_role decides about _ts.
+ * - _slot is computed, unless the value that was sent is right under some
+ *   DefaultTTL.  Under REPLICA IDENTITY FULL all columns identify a row, so
+ *   the row must stay equal to the publisher's row, and the publisher may
+ *   have another DefaultTTL.
  *
  * Every stamped row is announced to the purge before it goes into the table
  * (purge/notify.c).
@@ -42,9 +47,9 @@ static void read_new_ttl(DocumentWriter *writer, Relation rel, HeapTuple tuple,
 static void read_replicated_ttl(DocumentWriter *writer, Relation rel,
 								HeapTuple tuple, HeapTuple oldtuple,
 								const Stamp *old, Stamp *stamp);
-static bool refuses_ttl(const DocumentWriter *writer, const Stamp *stamp);
-static Datum document(DocumentWriter *writer, Relation rel, HeapTuple tuple,
-					  bool *isnull);
+static bool rejects_ttl(const DocumentWriter *writer, const Stamp *stamp);
+static Datum get_document(DocumentWriter *writer, Relation rel, HeapTuple tuple,
+						  bool *isnull);
 static bool same_document(DocumentWriter *writer, Relation rel, HeapTuple a,
 						  HeapTuple b);
 static void warn_of_ttl(DocumentWriter *writer, const Stamp *sent,
@@ -52,12 +57,13 @@ static void warn_of_ttl(DocumentWriter *writer, const Stamp *sent,
 static bool has_ts(const DocumentWriter *writer, Relation rel, HeapTuple tuple);
 static int64 complete_stamp(DocumentWriter *writer, Stamp *stamp);
 static int64 slot_of(const DocumentWriter *writer, const Stamp *stamp);
-static HeapTuple with_stamp(DocumentWriter *writer, Relation rel, HeapTuple tuple,
-							const Stamp *stamp, int64 slot);
+static HeapTuple announce_and_stamp(DocumentWriter *writer, Relation rel,
+									HeapTuple tuple, const Stamp *stamp,
+									int64 slot);
 
 /*
- * Prepares to write documents to a table, in the current memory context, which
- * has to live as long as the query that writes them.
+ * Prepares to write documents to a table.  The current memory context must
+ * live as long as the query that writes the documents.
  */
 void
 ttl_docs_begin_writes(DocumentWriter *writer, Relation rel,
@@ -66,14 +72,14 @@ ttl_docs_begin_writes(DocumentWriter *writer, Relation rel,
 	require_types(rel, collection);
 	writer->relid = RelationGetRelid(rel);
 	writer->collection = *collection;
-	writer->keys = ttl_docs_key_probe(collection);
+	writer->keys = ttl_docs_make_key_probe(collection);
 	ttl_docs_begin_telling(&writer->told);
 }
 
 /*
- * ALTER COLUMN TYPE is refused only when the command ends.  Until then a
- * function in its USING clause can write to the table, and must not mistake one
- * type for another.
+ * Raises an error if a column that we read or set has the wrong type.  ALTER
+ * COLUMN TYPE is refused only when the command ends.  Before that, a function
+ * in its USING clause can write to the table.
  */
 static void
 require_types(Relation rel, const Collection *collection)
@@ -85,9 +91,9 @@ require_types(Relation rel, const Collection *collection)
 		return;
 	ereport(ERROR,
 			(errcode(ERRCODE_OBJECT_IN_USE),
-			 errmsg("cannot write to the collection \"%s\" while its columns are changed",
+			 errmsg("cannot write to collection \"%s\" while ALTER TABLE is changing its columns",
 					RelationGetRelationName(rel)),
-			 errhint("Do not write to it in a function that ALTER TABLE calls.")));
+			 errhint("Do not write to the collection in a function that ALTER TABLE calls.")));
 }
 
 static bool
@@ -96,7 +102,7 @@ has_type(Relation rel, AttrNumber attno, Oid type)
 	return attno > 0 && TupleDescAttr(RelationGetDescr(rel), attno - 1)->atttypid == type;
 }
 
-/* The tuple as it is written now; oldtuple is the one that an UPDATE replaces. */
+/* Stamps a new row.  oldtuple is the row that an UPDATE replaces, or NULL. */
 HeapTuple
 ttl_docs_stamp_tuple(DocumentWriter *writer, Relation rel, HeapTuple tuple,
 					 HeapTuple oldtuple)
@@ -112,12 +118,14 @@ ttl_docs_stamp_tuple(DocumentWriter *writer, Relation rel, HeapTuple tuple,
 				 oldtuple != NULL && same_document(writer, rel, tuple, oldtuple) ?
 				 &old : NULL, &stamp);
 	warn_of_ttl(writer, &sent, oldtuple != NULL ? &old : NULL, &stamp);
-	return with_stamp(writer, rel, tuple, &stamp, complete_stamp(writer, &stamp));
+	return announce_and_stamp(writer, rel, tuple, &stamp,
+							  complete_stamp(writer, &stamp));
 }
 
 /*
- * Reads the ttl of a new row; an error if TTL is on and the ttl is invalid.  If an
- * UPDATE leaves the document alone, *old is the stamp before it, and else NULL.
+ * Reads the ttl of a new row into *stamp.  Raises an error if TTL is on and
+ * the ttl is invalid.  If an UPDATE does not change the document, "old" is
+ * the stamp of the old row; otherwise "old" is NULL.
  */
 static void
 read_new_ttl(DocumentWriter *writer, Relation rel, HeapTuple tuple,
@@ -135,9 +143,9 @@ read_new_ttl(DocumentWriter *writer, Relation rel, HeapTuple tuple,
 		*stamp = *old;
 		return;
 	}
-	doc = document(writer, rel, tuple, &doc_isnull);
+	doc = get_document(writer, rel, tuple, &doc_isnull);
 	ttl_docs_read_ttl(doc, doc_isnull, stamp, &found);
-	if (!refuses_ttl(writer, stamp))
+	if (!rejects_ttl(writer, stamp))
 		return;
 	values = palloc(tupdesc->natts * sizeof(Datum));
 	isnull = palloc(tupdesc->natts * sizeof(bool));
@@ -145,29 +153,32 @@ read_new_ttl(DocumentWriter *writer, Relation rel, HeapTuple tuple,
 	ttl_docs_report_invalid_ttl(rel, values, isnull, &found);
 }
 
-/* Is that ttl of a new document an error?  Not while TTL is off. */
+/* Is the ttl of a new document an error?  While TTL is off, no ttl is. */
 static bool
-refuses_ttl(const DocumentWriter *writer, const Stamp *stamp)
+rejects_ttl(const DocumentWriter *writer, const Stamp *stamp)
 {
 	return !stamp->inherits && stamp->ttl == TTL_INVALID &&
 		writer->collection.settings.on;
 }
 
-/* The document of a row. */
 static Datum
-document(DocumentWriter *writer, Relation rel, HeapTuple tuple, bool *isnull)
+get_document(DocumentWriter *writer, Relation rel, HeapTuple tuple, bool *isnull)
 {
 	return heap_getattr(tuple, writer->collection.doc, RelationGetDescr(rel), isnull);
 }
 
-/* Compares bytes as stored: an update that leaves it alone hands it on so. */
+/*
+ * Compares the documents of two rows as they are stored.  An UPDATE that does
+ * not change the document passes on the stored bytes, also of a toasted
+ * document.
+ */
 static bool
 same_document(DocumentWriter *writer, Relation rel, HeapTuple a, HeapTuple b)
 {
 	bool		a_isnull;
 	bool		b_isnull;
-	Datum		a_doc = document(writer, rel, a, &a_isnull);
-	Datum		b_doc = document(writer, rel, b, &b_isnull);
+	Datum		a_doc = get_document(writer, rel, a, &a_isnull);
+	Datum		b_doc = get_document(writer, rel, b, &b_isnull);
 
 	if (a_isnull || b_isnull)
 		return a_isnull && b_isnull;
@@ -175,9 +186,12 @@ same_document(DocumentWriter *writer, Relation rel, HeapTuple a, HeapTuple b)
 }
 
 /*
- * Warns of a ttl that has no effect: in a document while TTL is off, or as a value
- * that the client sent for _ttl.  Clients that write all columns back send what
- * they have read, which is no mistake; old is the row that they have read, or NULL.
+ * Warns about a ttl that has no effect:
+ * - a document has a ttl while TTL is off;
+ * - the client sent a value for _ttl that is not the ttl of the document.
+ *   But a client may write back all columns as it has read them.  So there is
+ *   no warning if the value is the _ttl of the old row.
+ * "old" is the stamp of the old row, or NULL for an INSERT.
  */
 static void
 warn_of_ttl(DocumentWriter *writer, const Stamp *sent, const Stamp *old,
@@ -191,7 +205,7 @@ warn_of_ttl(DocumentWriter *writer, const Stamp *sent, const Stamp *old,
 	ttl_docs_warn_of_ttl_column(writer, sent->ttl);
 }
 
-/* Completes the stamp of a document that is written now; returns its slot. */
+/* Sets _ts for a document that is written now; returns the slot. */
 static int64
 complete_stamp(DocumentWriter *writer, Stamp *stamp)
 {
@@ -205,10 +219,10 @@ slot_of(const DocumentWriter *writer, const Stamp *stamp)
 	return ttl_docs_slot(stamp, writer->collection.settings.default_ttl);
 }
 
-/* The tuple with its system columns set. */
+/* Announces the row to the purge; returns it with its system columns set. */
 static HeapTuple
-with_stamp(DocumentWriter *writer, Relation rel, HeapTuple tuple,
-		   const Stamp *stamp, int64 slot)
+announce_and_stamp(DocumentWriter *writer, Relation rel, HeapTuple tuple,
+				   const Stamp *stamp, int64 slot)
 {
 	const Collection *collection = &writer->collection;
 	int			columns[3] = {collection->ts, collection->ttl, collection->slot};
@@ -221,7 +235,7 @@ with_stamp(DocumentWriter *writer, Relation rel, HeapTuple tuple,
 									 values, nulls);
 }
 
-/* Stamps a row of COPY FROM, whose values are still being put together. */
+/* Stamps a row of COPY FROM, which is an array of values and no tuple yet. */
 void
 ttl_docs_stamp_values(DocumentWriter *writer, Relation rel, Datum *values,
 					  bool *isnull)
@@ -238,7 +252,7 @@ ttl_docs_stamp_values(DocumentWriter *writer, Relation rel, Datum *values,
 	int64		slot;
 
 	ttl_docs_read_ttl(values[doc], isnull[doc], &stamp, &found);
-	if (refuses_ttl(writer, &stamp))
+	if (rejects_ttl(writer, &stamp))
 		ttl_docs_report_invalid_ttl(rel, values, isnull, &found);
 	warn_of_ttl(writer, &sent, NULL, &stamp);
 	writer->clock = ttl_docs_clock();
@@ -252,7 +266,7 @@ ttl_docs_stamp_values(DocumentWriter *writer, Relation rel, Datum *values,
 	isnull[slot_column] = slot == NO_SLOT;
 }
 
-/* The tuple with the _ts that a restore brings. */
+/* Stamps a row of a restore.  Keeps _ts, or uses the clock if _ts is NULL. */
 HeapTuple
 ttl_docs_keep_restored_stamp(DocumentWriter *writer, Relation rel, HeapTuple tuple)
 {
@@ -262,7 +276,7 @@ ttl_docs_keep_restored_stamp(DocumentWriter *writer, Relation rel, HeapTuple tup
 
 	read_new_ttl(writer, rel, tuple, NULL, &stamp);
 	stamp.ts = has_ts(writer, rel, tuple) ? sent.ts : writer->clock;
-	return with_stamp(writer, rel, tuple, &stamp, slot_of(writer, &stamp));
+	return announce_and_stamp(writer, rel, tuple, &stamp, slot_of(writer, &stamp));
 }
 
 static bool
@@ -271,7 +285,7 @@ has_ts(const DocumentWriter *writer, Relation rel, HeapTuple tuple)
 	return !heap_attisnull(tuple, writer->collection.ts, RelationGetDescr(rel));
 }
 
-/* The tuple with the stamp that replication brings. */
+/* Stamps a row of replication, by the rules in the header of this file. */
 HeapTuple
 ttl_docs_keep_replicated_stamp(DocumentWriter *writer, Relation rel,
 							   HeapTuple tuple, HeapTuple oldtuple)
@@ -288,8 +302,9 @@ ttl_docs_keep_replicated_stamp(DocumentWriter *writer, Relation rel,
 	read_replicated_ttl(writer, rel, tuple, oldtuple,
 						oldtuple != NULL ? &old : NULL, &stamp);
 	if (oldtuple != NULL && has_ts(writer, rel, tuple) && stamp.ts == old.ts &&
-		ttl_docs_is_by_replication())
-		return with_stamp(writer, rel, tuple, &stamp, complete_stamp(writer, &stamp));
+		ttl_docs_replication_writes())
+		return announce_and_stamp(writer, rel, tuple, &stamp,
+								  complete_stamp(writer, &stamp));
 
 	if (!has_ts(writer, rel, tuple))
 		stamp.ts = writer->clock;
@@ -298,13 +313,15 @@ ttl_docs_keep_replicated_stamp(DocumentWriter *writer, Relation rel,
 	if (stamp.inherits && slot != NO_SLOT && !isnull &&
 		ttl_docs_may_be_slot(&stamp, DatumGetInt64(sent_slot)))
 		slot = DatumGetInt64(sent_slot);
-	return with_stamp(writer, rel, tuple, &stamp, slot);
+	return announce_and_stamp(writer, rel, tuple, &stamp, slot);
 }
 
 /*
- * Corrects the ttl of a replicated row, if the publisher did not send the column:
- * then it is NULL, or as it was.  If the publisher sent the column, its value comes
- * from the document, so reading the document makes no difference.
+ * Reads the ttl of a replicated row from its document, unless the publisher
+ * has certainly sent _ttl.  A column that was not sent is NULL in an INSERT, and
+ * has its old value in an UPDATE.  If the publisher did send this value,
+ * reading the document changes nothing, because the publisher's value comes
+ * from the document.
  */
 static void
 read_replicated_ttl(DocumentWriter *writer, Relation rel, HeapTuple tuple,
@@ -320,6 +337,6 @@ read_replicated_ttl(DocumentWriter *writer, Relation rel, HeapTuple tuple,
 			same_document(writer, rel, tuple, oldtuple);
 	if (is_sent)
 		return;
-	doc = document(writer, rel, tuple, &isnull);
+	doc = get_document(writer, rel, tuple, &isnull);
 	ttl_docs_read_ttl(doc, isnull, stamp, &found);
 }

@@ -1,31 +1,38 @@
 /*-------------------------------------------------------------------------
  *
  * trigger.c
- *		The row trigger of collections: judges, stamps, frees keys.
+ *		The row trigger of collections.  It judges the old row, stamps the new
+ *		row, and frees the keys of the new row.
  *
- * It fires BEFORE INSERT, UPDATE and DELETE, after all other BEFORE ROW
- * triggers, so it sees the row as it will be stored.  By then core has locked
- * the old row and waited for other sessions that had it locked.
+ * The trigger fires BEFORE INSERT, UPDATE and DELETE.  It fires after all
+ * other BEFORE ROW triggers, so it sees the row as it will be stored.  By
+ * then core has locked the old row, and has waited for other sessions that
+ * had locked it.
  *
- * Judging.  Writes are judged at the clock.  To a write, a document that
- * expired after the query's snapshot is what a row deleted since then is;
- * late_write.c has the answers.  The actions of foreign keys reach expired
- * children: they delete them, and leave them as they are where they would set a
- * column.
+ * Judging.  The trigger judges the old row at the clock.  A document that
+ * expired after the query's snapshot is treated like a row that was deleted
+ * after the snapshot; late_write.c has the details.  Foreign key actions also
+ * reach expired children.  Actions that delete rows delete expired children,
+ * too.  Actions that set a column leave expired children unchanged.  The
+ * trigger does not judge rows under session_replication_role = replica, nor
+ * rows that ttl_docs itself deletes because they are expired.
  *
- * Stamping (stamp.c).  The server sets the system columns, whatever the client
- * sent for them.  Two kinds of writers bring stamps that are kept:
+ * Stamping (stamp.c).  The server sets the system columns, and replaces any
+ * values that the client sent for them.  Two kinds of writers bring stamps
+ * that the server keeps:
  * 1. Replication, which applies changes under session_replication_role =
- *    replica.  Our trigger fires ALWAYS, so that keys are freed for it, too.
- * 2. A restore into a table that has its triggers: INSERT and COPY FROM by the
- *    owner or a superuser under row_security = off, as pg_dump writes it.
+ *    replica.  Our trigger is enabled ALWAYS, so it frees keys for
+ *    replication, too.
+ * 2. A restore into a table that has its triggers: INSERT and COPY FROM by
+ *    the owner or a superuser under row_security = off, which pg_dump puts
+ *    into its scripts.
  *
- * COPY FROM does without the trigger where it can (copy_from.c).
+ * COPY FROM avoids the trigger if possible (copy_from.c).
  *
- * What the trigger works out for a table (WriteState) is kept with the call
- * for the duration of the query.  Settings cannot change meanwhile: a change
- * takes a lock that conflicts with the query's, and is refused in the same
- * session while the table is in use.
+ * The trigger keeps its state for a table (WriteState) in fn_extra until the
+ * query ends.  The settings cannot change before that.  Other sessions would
+ * need a lock that conflicts with the query's lock, and the same session
+ * cannot change settings while the table is in use.
  *
  *-------------------------------------------------------------------------
  */
@@ -43,8 +50,8 @@ PG_FUNCTION_INFO_V1(ttl_docs_write_document);
 typedef struct WriteState
 {
 	DocumentWriter writer;
-	bool		keeps_insert_stamps;	/* a restore */
-	PartitionCheck *partition;	/* NULL if rows need no such check */
+	bool		is_restore;		/* INSERT keeps the _ts that it brings */
+	PartitionCheck *partition;	/* NULL if no row needs this check */
 } WriteState;
 
 static WriteState *write_state(FunctionCallInfo fcinfo, TriggerData *trigdata);
@@ -85,6 +92,9 @@ ttl_docs_write_document(PG_FUNCTION_ARGS)
 	return PointerGetDatum(result);
 }
 
+/*
+ * Returns the state for the table; creates it for the first row of a query.
+ */
 static WriteState *
 write_state(FunctionCallInfo fcinfo, TriggerData *trigdata)
 {
@@ -100,17 +110,17 @@ write_state(FunctionCallInfo fcinfo, TriggerData *trigdata)
 		collection.ts <= 0 || collection.ttl <= 0 || collection.slot <= 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("table \"%s\" has the trigger of a collection, but is none",
+				 errmsg("table \"%s\" has the ttl_docs trigger but is not a collection",
 						RelationGetRelationName(rel)),
-				 errdetail("A restore without security labels leaves such a table."),
-				 errhint("Call ttl_docs.adopt() to make it a collection, or drop the trigger \"%s\".",
+				 errdetail("This happens when a table is restored without its security label."),
+				 errhint("Call ttl_docs.adopt() to make the table a collection, or drop the trigger \"%s\".",
 						 trigdata->tg_trigger->tgname)));
 
 	caller = MemoryContextSwitchTo(fcinfo->flinfo->fn_mcxt);
 	state = palloc0(sizeof(WriteState));
 	ttl_docs_begin_writes(&state->writer, rel, &collection);
-	state->keeps_insert_stamps = ttl_docs_acts_for_backup(collection.root);
-	state->partition = ttl_docs_partition_check(rel);
+	state->is_restore = ttl_docs_acts_for_backup(collection.root);
+	state->partition = ttl_docs_make_partition_check(rel);
 	MemoryContextSwitchTo(caller);
 	fcinfo->flinfo->fn_extra = state;
 	return state;
@@ -126,7 +136,7 @@ before_insert(WriteState *state, TriggerData *trigdata)
 	ttl_docs_check_partition(state->partition, tuple);
 	if (in_replica_role())
 		tuple = ttl_docs_keep_replicated_stamp(writer, rel, tuple, NULL);
-	else if (state->keeps_insert_stamps)
+	else if (state->is_restore)
 		tuple = ttl_docs_keep_restored_stamp(writer, rel, tuple);
 	else
 		tuple = ttl_docs_stamp_tuple(writer, rel, tuple, NULL);

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * write.h
- *		What other parts may use of write.  Core calls the trigger.
+ *		Functions of write that other parts call.  Core calls the trigger.
  *
  *-------------------------------------------------------------------------
  */

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * write_internal.h
- *		What the files of write know of one another.
+ *		Declarations that the files of write share.
  *
  *-------------------------------------------------------------------------
  */
@@ -13,14 +13,14 @@
 
 /* stamp.c */
 
-/* Writes documents to a table, for the duration of a query */
+/* A query that writes documents to a table */
 typedef struct DocumentWriter
 {
 	Oid			relid;
 	Collection	collection;
-	struct KeyProbe *keys;
-	ToldDocuments told;			/* what the purge knows of these documents */
-	TimestampTz clock;			/* when the current row is written */
+	struct KeyProbe *keys;		/* frees the keys of new rows */
+	ToldDocuments told;			/* documents announced to the purge so far */
+	TimestampTz clock;			/* time of writing the current row */
 } DocumentWriter;
 extern void ttl_docs_begin_writes(DocumentWriter *writer, Relation rel,
 								  const Collection *collection);
@@ -42,24 +42,24 @@ pg_noreturn extern void ttl_docs_report_invalid_ttl(Relation rel, const Datum *v
 													const JsonbValue *ttl);
 extern void ttl_docs_warn_of_ttl_while_off(const DocumentWriter *writer);
 extern void ttl_docs_warn_of_ttl_column(const DocumentWriter *writer, int32 sent);
-extern bool ttl_docs_is_by_replication(void);
+extern bool ttl_docs_replication_writes(void);
 
 /* wrong_partition.c */
 typedef struct PartitionCheck PartitionCheck;
-extern PartitionCheck *ttl_docs_partition_check(Relation rel);
+extern PartitionCheck *ttl_docs_make_partition_check(Relation rel);
 extern void ttl_docs_check_partition(PartitionCheck *check, HeapTuple tuple);
 
 /* keys.c */
 typedef struct KeyProbe KeyProbe;
-extern KeyProbe *ttl_docs_key_probe(const Collection *collection);
+extern KeyProbe *ttl_docs_make_key_probe(const Collection *collection);
 extern void ttl_docs_free_keys(KeyProbe *probe, Relation rel,
 							   HeapTuple newtuple, HeapTuple oldtuple,
 							   TimestampTz clock);
 extern bool ttl_docs_must_free_keys(KeyProbe *probe, Relation rel,
 									TimestampTz clock);
-extern void ttl_docs_free_keys_of(KeyProbe *probe, Relation rel,
-								  TupleTableSlot *row,
-								  void (*before_delete) (void *), void *arg);
+extern void ttl_docs_free_keys_of_row(KeyProbe *probe, Relation rel,
+									  TupleTableSlot *row,
+									  void (*before_delete) (void *), void *arg);
 
 /* maybe_expired.c */
 extern bool ttl_docs_maybe_expired(Relation rel, const Collection *collection,

@@ -1,18 +1,18 @@
 /*-------------------------------------------------------------------------
  *
  * wrong_partition.c
- *		Refuses a row that is sent to the wrong partition.
+ *		Raises the right error for a row that is sent to the wrong partition.
  *
- * An INSERT can name a partition.  If the row does not belong there, core raises a
- * check violation after the BEFORE triggers.  But core also looks after each BEFORE
- * trigger that returns another row, and then takes the wrong partition for the work
- * of that trigger: "moving row to another partition ... is not supported".  Our
- * trigger returns another row each time, and never changes a partition key.  So it
- * has core check the row first, and the client gets the error that a plain table
- * would give.
+ * An INSERT can name a partition.  If the row does not belong to this
+ * partition, core raises a check violation after the BEFORE triggers.  But
+ * core also checks the partition after each BEFORE trigger that returns a
+ * changed row.  Then it blames the trigger: "moving row to another partition
+ * ... is not supported".  Our trigger always returns a changed row, but never
+ * changes a partition key.  So our trigger makes core check the row first.
+ * The client gets the same error as for a plain table.
  *
- * Rows that core routes from a partitioned table are in the right partition.  Where
- * the running query tells that they are routed, they are not checked.
+ * Rows that core routes from a partitioned table are in the right partition.
+ * If the running query shows that its rows are routed, we do not check them.
  *
  *-------------------------------------------------------------------------
  */
@@ -32,33 +32,36 @@ struct PartitionCheck
 	TupleTableSlot *row;
 };
 
-static bool may_be_named(Oid relid);
+static bool may_be_target(Oid relid);
 
 /*
- * What ttl_docs_check_partition() needs, in the current memory context; NULL if the
- * rows of the table need no check.
+ * Prepares calls of ttl_docs_check_partition(), in the current memory
+ * context.  Returns NULL if the rows of the table need no check.
  */
 PartitionCheck *
-ttl_docs_partition_check(Relation rel)
+ttl_docs_make_partition_check(Relation rel)
 {
 	PartitionCheck *check;
 
-	if (!rel->rd_rel->relispartition || !may_be_named(RelationGetRelid(rel)))
+	if (!rel->rd_rel->relispartition || !may_be_target(RelationGetRelid(rel)))
 		return NULL;
 	check = palloc0(sizeof(PartitionCheck));
 	check->estate = CreateExecutorState();
-	/* no index in a range table: core then asks for rights on the whole table
-	 * before it shows the row */
+
+	/*
+	 * Range table index 0 stands for none.  Then core requires a right on the
+	 * whole table before its error message shows the row.
+	 */
 	InitResultRelInfo(&check->relinfo, rel, 0, NULL, 0);
-	/* a copy, because nobody would release the table's own */
+	/* a copy: nobody would release a reference to the table's descriptor */
 	check->row = MakeSingleTupleTableSlot(CreateTupleDescCopy(RelationGetDescr(rel)),
 										  &TTSOpsHeapTuple);
 	return check;
 }
 
-/* Does the running command write to that very partition, as far as we know? */
+/* Can the partition be a target that the running command names? */
 static bool
-may_be_named(Oid relid)
+may_be_target(Oid relid)
 {
 	const PlannedStmt *stmt = ttl_docs_running_stmt();
 	ListCell   *lc;

@@ -19,7 +19,7 @@ $node->start;
 my ($ret, $stdout, $stderr) =
   $node->psql('postgres', 'CREATE EXTENSION ttl_docs');
 isnt($ret, 0, 'CREATE EXTENSION fails if the library is not preloaded');
-like($stderr, qr/must be loaded by shared_preload_libraries/, 'the error gives the reason');
+like($stderr, qr/must be loaded via "shared_preload_libraries"/, 'the error gives the reason');
 like($stderr, $hint, 'the hint has the line to add');
 like($stderr, qr/'citus, ttl_docs'/, 'the hint has the order with Citus, which has to be first');
 is( $node->safe_psql(
@@ -50,7 +50,7 @@ $other->init;
 $other->start;
 $other->command_fails_like(
 	[ 'pg_restore', '-d', $other->connstr('postgres'), $node->basedir . '/a.dump' ],
-	qr/HINT: .*'ttl_docs'.* Do this before you restore a dump: .* plain tables, whose expired documents show\./,
+	qr/HINT: .*'ttl_docs'.* Do this before you restore a dump: .* becomes a plain table, and its expired documents are visible\./,
 	'a restore without the library warns of expired documents');
 is($other->safe_psql('postgres', 'SELECT id FROM sessions ORDER BY id'),
 	"a\nexpired", 'expired documents are visible after such a restore');

@@ -172,7 +172,7 @@ is($node->safe_psql('single', 'SELECT id FROM sessions'),
 # Without the label, the trigger refuses writes.
 my $error = error_of($node, 'unlabelled',
 	"INSERT INTO sessions (id, doc) VALUES ('x', '{}')");
-like($error, qr/has the trigger of a collection, but is none/,
+like($error, qr/has the ttl_docs trigger but is not a collection/,
 	'without its label: writes are refused');
 like($error, qr/ttl_docs\.adopt\(\)/, 'without its label: the hint names adopt()');
 $node->safe_psql('unlabelled', "SELECT ttl_docs.adopt('sessions', 1800)");

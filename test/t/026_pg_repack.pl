@@ -222,7 +222,7 @@ is( sql(qq{
 	}), "13\n3", 'the user who executes a plan decides, not the user who made it');
 
 # A query that is not that of pg_repack would lose documents, so it is refused.
-my $refused = qr/cannot copy "mine" into the schema of pg_repack by this query/;
+my $refused = qr/cannot copy "mine" into the schema of pg_repack with this query/;
 like(copied("GRANT INSERT ON repack.copy TO owner; SET ROLE owner; $query; RESET ROLE", role => 'postgres'),
 	$refused, "somebody else's table is refused");
 like(copied('INSERT INTO repack.copy SELECT a.id FROM ONLY mine AS a, ONLY mine AS b'), $refused, 'a join is refused');
@@ -270,7 +270,7 @@ sql(q{
 	CREATE TRIGGER repack_trigger AFTER INSERT OR DELETE OR UPDATE ON below FOR EACH ROW EXECUTE FUNCTION repack.repack_trigger('x');
 });
 like(error_of($node, 'postgres', q{CALL ttl_docs.purge('above')}),
-	qr/held: pg_repack\n.*trigger "repack_trigger" of the table "below"/, 'a trigger of pg_repack on a child holds the purge');
+	qr/held: pg_repack\n.*trigger "repack_trigger" on table "below"/, 'a trigger of pg_repack on a child holds the purge');
 sql('DROP TRIGGER repack_trigger ON below');
 like(error_of($node, 'postgres', q{CALL ttl_docs.purge('above')}),
 	qr/purged 10 documents/, 'the purge goes on after the trigger is dropped');

@@ -75,7 +75,7 @@ class WithoutTheRecipe(EmptySchemaTest):
                     error = caught.exception.orig
                     self.assertEqual(error.pgcode, "2BP01")
                     self.assertRegex(error.diag.message_primary, 'cannot drop .* of the collection "notes"')
-                    self.assertIn("ttl_docs.release()", error.diag.message_hint)
+                    self.assertIn("from schema migration tools (see docs/orms.md)", error.diag.message_hint)
             self.assertEqual(len(changes.ops), 4)
         self.assert_documents_expire(Note)
 
