@@ -66,6 +66,7 @@
 #include "storage/shmem.h"
 #include "tcop/utility.h"
 #include "utils/inval.h"
+#include "utils/syscache.h"
 
 #include "access/access.h"
 #include "collection/collection.h"
@@ -109,6 +110,7 @@ static bool needs_fmgr(Oid function);
 static void call_function(FmgrHookEventType event, FmgrInfo *flinfo,
 						  Datum *private_data);
 static void relation_invalidated(Datum arg, Oid relid);
+static void object_invalidated(Datum arg, int cacheid, uint32 hashvalue);
 static void transaction_ends(XactEvent event, void *arg);
 static void subtransaction_ends(SubXactEvent event, SubTransactionId mySubid,
 								SubTransactionId parentSubid, void *arg);
@@ -134,6 +136,10 @@ ttl_docs_hooks_init(void)
 	INSTALL(needs_fmgr_hook, next_needs_fmgr, needs_fmgr);
 	INSTALL(fmgr_hook, next_fmgr, call_function);
 	CacheRegisterRelcacheCallback(relation_invalidated, (Datum) 0);
+	CacheRegisterSyscacheCallback(PROCOID, object_invalidated, (Datum) 0);
+	CacheRegisterSyscacheCallback(AUTHOID, object_invalidated, (Datum) 0);
+	CacheRegisterSyscacheCallback(AUTHMEMROLEMEM, object_invalidated, (Datum) 0);
+	CacheRegisterSyscacheCallback(SUBSCRIPTIONRELMAP, object_invalidated, (Datum) 0);
 	RegisterXactCallback(transaction_ends, NULL);
 	RegisterSubXactCallback(subtransaction_ends, NULL);
 }
@@ -318,6 +324,17 @@ relation_invalidated(Datum arg, Oid relid)
 	(void) arg;
 	ttl_docs_forget_table_settings(relid);
 	ttl_docs_forget_document_table(relid);
+	ttl_docs_purge_catalog_changed();
+}
+
+/* A function, role or subscription was invalidated. */
+static void
+object_invalidated(Datum arg, int cacheid, uint32 hashvalue)
+{
+	(void) arg;
+	(void) cacheid;
+	(void) hashvalue;
+	ttl_docs_purge_catalog_changed();
 }
 
 static void

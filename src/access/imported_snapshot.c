@@ -180,13 +180,19 @@ published_instant(SessionExports *exporter, TransactionId xmax)
 	{
 		Export	   *entry = &exporter->exports[i];
 		TransactionId entry_xmax = (TransactionId) pg_atomic_read_u64(&entry->xmax);
+		TimestampTz instant;
 
 		if (!TransactionIdIsValid(entry_xmax) || TransactionIdFollows(entry_xmax, xmax) ||
 			(TransactionIdIsValid(best) && TransactionIdPrecedes(entry_xmax, best)))
 			continue;
 		pg_read_barrier();
+		instant = (TimestampTz) pg_atomic_read_u64(&entry->instant);
+		pg_read_barrier();
+		/* skip an entry that the exporter has overwritten meanwhile */
+		if (pg_atomic_read_u64(&entry->xmax) != entry_xmax)
+			continue;
 		best = entry_xmax;
-		result = (TimestampTz) pg_atomic_read_u64(&entry->instant);
+		result = instant;
 	}
 	return result;
 }

@@ -193,7 +193,7 @@ warn_of_own_ttl(Relation rel, const AdoptedDocuments *documents)
 						   RelationGetRelationName(rel)),
 			 errdetail("For example, the ttl is %d in %s.", documents->example_ttl,
 					   documents->example),
-			 errhint("To see the live ones: SELECT * FROM %s WHERE %s IS NOT NULL. The owner also sees the expired ones after SET row_security = off. If the property means something else in these documents, rename it before you adopt the table.",
+			 errhint("To see the live ones: SELECT * FROM %s WHERE %s IS NOT NULL. The owner also sees the expired ones after SET row_security = off. If the property means something else in these documents, roll back and rename the property first. After the commit, see \"A DefaultTTL that was too short\" in docs/operations.md.",
 					 ttl_docs_quoted_name(RelationGetRelid(rel)),
 					 TTL_DOCS_TTL_COLUMN)));
 }

@@ -320,9 +320,9 @@ check_relabel(const ObjectAddress *object, const char *label)
 			return;
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("table \"%s\" is already a collection",
+				 errmsg("cannot change the label of collection \"%s\"",
 						get_rel_name(object->objectId)),
-				 errhint("To change its label, call ttl_docs.set_default_ttl(), ttl_docs.set_indexing() or ttl_docs.release().")));
+				 errhint("To change its settings, call ttl_docs.set_default_ttl(), ttl_docs.set_indexing() or ttl_docs.release().")));
 	}
 	if (label == NULL)
 		return;

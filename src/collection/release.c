@@ -243,7 +243,8 @@ static void
 require_trusted_code(Relation rel, Oid root)
 {
 	Oid			function;
-	char	   *code = ttl_docs_untrusted_code(rel, root, &function);
+	List	   *reached;
+	char	   *code = ttl_docs_untrusted_code(rel, root, &function, &reached);
 
 	if (code == NULL)
 		return;

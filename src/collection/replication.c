@@ -73,7 +73,7 @@ ttl_docs_refuse_lossy_replication(Relation rel)
 	{
 		Relation	member = table_open(lfirst_oid(lc), NoLock);
 
-		if (sends_changes_without_key(member) && has_rows(rel))
+		if (sends_changes_without_key(member) && has_rows(member))
 			ereport(ERROR,
 					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 					 errmsg("cannot adopt \"%s\": subscribers would lose its updates and deletes",

@@ -138,7 +138,8 @@ extern void ttl_docs_become_caller(const OwnerSwitch *before);
 extern void ttl_docs_query_as_owner(Relation rel, const char *sql);
 
 /* trusted_code.c */
-extern char *ttl_docs_untrusted_code(Relation rel, Oid root, Oid *function);
+extern char *ttl_docs_untrusted_code(Relation rel, Oid root, Oid *function,
+									 List **cascade_targets);
 
 /* purging.c */
 extern bool ttl_docs_is_purging(void);

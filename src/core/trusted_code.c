@@ -89,10 +89,12 @@ static bool is_harmful_function(Oid function, void *context);
 /*
  * Returns the name of an object (a trigger or a rule) that would run
  * untrusted code as the owner of the table, or NULL if there is none.  Sets
- * *function to the function of a trigger; InvalidOid for a rule.
+ * *function to the function of a trigger; InvalidOid for a rule.  Sets
+ * *cascade_targets to the tables that foreign key actions write to.
  */
 char *
-ttl_docs_untrusted_code(Relation rel, Oid root, Oid *function)
+ttl_docs_untrusted_code(Relation rel, Oid root, Oid *function,
+						List **cascade_targets)
 {
 	RightsCheck check = {rel->rd_rel->relowner, false, NIL, NULL, InvalidOid};
 
@@ -101,8 +103,8 @@ ttl_docs_untrusted_code(Relation rel, Oid root, Oid *function)
 		check_triggers(&check, root, TRIGGER_TYPE_DELETE);
 	for (int i = 0; check.found == NULL && i < list_length(check.cascade_targets); i++)
 		check_cascade_target(&check, list_nth_oid(check.cascade_targets, i));
-	list_free(check.cascade_targets);
 	*function = check.function;
+	*cascade_targets = check.cascade_targets;
 	return check.found;
 }
 

@@ -4,119 +4,119 @@
  *		Deletes a batch of candidates.
  *
  * The caller has a transaction (or subtransaction) and an active snapshot, and
- * undoes it on error.  The batch then says at which candidate it was.
+ * rolls it back on ERROR.  The batch then says at which candidate it was.
  *
- * Each candidate is looked up and judged again: the very row version that is
- * deleted has to be expired.  The look goes by a dirty snapshot, which shows
- * what nobody has committed yet.  So there are no surprises: a row is there and
- * nobody is at it, or somebody is (it is busy, and left), or it is gone for
- * good.  A row that was renewed has another version, which is live.
+ * Judging.  Each candidate is fetched and judged again: only a row version that is
+ * expired at this moment is deleted.  The fetch uses a dirty snapshot, which also
+ * shows changes that are not committed.  So there are three cases:
+ * 1. The row is there, and no other session is changing it.
+ * 2. Another session has written or locked it: the candidate is busy, and left.
+ * 3. The row is gone for good.  A row that was renewed has another version, which
+ *    is live.
  *
- * Locks.  The table is locked as by a DELETE, but a worker does not wait for it,
- * nor for a row: table_tuple_delete() does not wait either, and where BEFORE ROW
- * triggers want the row locked first, it is, or it is busy.  What a cascade
- * waits for is bounded by lock_timeout (worker.c).  Partitions are locked
- * after the partitioned table, as everybody does it.
+ * Locks.  target.c locks the table.  A worker waits for no row: table_tuple_delete()
+ * does not wait here, and if BEFORE ROW triggers need the row locked first, a row
+ * that is locked already is busy.  A foreign key action can wait; lock_timeout limits
+ * that (worker.c).
  *
- * Rights.  All of it runs as the owner of the table (core/owner.c).  Deferred
- * triggers fire with the delete (core/delete.c): at the end of the transaction they
- * would run as somebody else, and an error would not tell which document it comes
- * from.
+ * Rights.  The batch runs as the owner of the table.  Deferred triggers fire with the
+ * delete (core/delete.c): at the end of the transaction they would run as another
+ * user, and an error would not tell which document it comes from.
  *
- * A batch ends when it has taken its time or written much, besides when it is
- * through with its candidates.
+ * A batch ends with its last candidate, or after its time limit, or when it has
+ * written MAX_BATCH_BYTES of WAL.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
-#include "access/htup_details.h"
-#include "access/table.h"
 #include "access/tableam.h"
 #include "access/xact.h"
 #include "access/xlog.h"
 #include "catalog/catalog.h"
-#include "catalog/pg_class.h"
 #include "commands/trigger.h"
 #include "executor/instrument.h"
 #include "executor/tuptable.h"
 #include "miscadmin.h"
 #include "replication/message.h"
 #include "storage/bufmgr.h"
-#include "storage/lmgr.h"
 #include "utils/json.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
-#include "utils/syscache.h"
 
 #include "purge/purge_internal.h"
 
 /* WAL that a batch may write before it ends */
 #define MAX_BATCH_BYTES		UINT64CONST(4194304)
-/* without triggers, documents are quick: no need to look at the time so often */
-#define ROWS_PER_LOOK		16
+/* without triggers, deletes are fast: check the limits once for so many rows */
+#define ROWS_PER_CHECK		16
+
+/* What a batch needs for each of its candidates */
+typedef struct BatchWork
+{
+	RowDeleter *deleter;
+	ExpiryBounds bounds;
+	struct IndexFetchTableData *fetch;
+	TupleTableSlot *row;
+	BlockNumber nblocks;		/* of the table, when the batch began */
+	bool		has_sent_message;	/* to logical decoding */
+} BatchWork;
 
 static void set_constraints_immediate(void);
-static Relation open_locked(Oid relid, bool wait, BatchEnd *end);
-static void purge_as_owner(PurgeBatch *batch, Relation rel, Relation root);
-static void delete_candidates(PurgeBatch *batch, Relation rel, Relation root,
-							  const Collection *collection);
-static void tell_decoding(Relation rel);
-static void judge_and_delete(PurgeBatch *batch, Relation rel, RowDeleter *deleter,
-							 const Collection *collection,
-							 const ExpiryBounds *bounds,
-							 struct IndexFetchTableData *fetch,
-							 TupleTableSlot *row);
-static bool fetch_row(PurgeBatch *batch, Relation rel, ItemPointer tid,
-					  struct IndexFetchTableData *fetch, Snapshot dirty,
-					  TupleTableSlot *row);
-static Oid	index_file(Oid index);
+static bool is_stale(const PurgeBatch *batch);
+static void delete_candidates(PurgeBatch *batch);
+static bool is_over_limit(const PurgeBatch *batch, const BatchWork *work,
+						  int64 deadline, uint64 wal_before);
+static CandidateFate judge_and_delete(PurgeBatch *batch, BatchWork *work,
+									  const Candidate *candidate);
+static bool fetch_row(const PurgeBatch *batch, BatchWork *work,
+					  const Candidate *candidate, Snapshot dirty);
+static void send_message(Relation rel, BatchWork *work);
+static DeleteResult delete_row(Relation rel, BatchWork *work, ItemPointer tid);
 static bool lock_row(Relation rel, ItemPointer tid, CommandId cid,
 					 TupleTableSlot *row, DeleteResult *result);
-static void record_outcome(PurgeBatch *batch, CandidateFate fate, ItemPointer tid,
-						   TimestampTz until);
 
-/*
- * Deletes what is expired of the candidates, and says what became of the
- * others.
- */
+/* Deletes the expired ones of the candidates, and sets the fate of each. */
 void
 ttl_docs_run_batch(PurgeBatch *batch)
 {
-	Relation	rel;
-	Relation	root = NULL;
-	Collection	collection;
-	OwnerSwitch before;
+	PurgeTarget *target = batch->target;
 
-	batch->consumed = batch->deleted = 0;
+	batch->consumed = batch->deleted = batch->refused = 0;
+	batch->live_until = DT_NOEND;
 	batch->current = -1;
-	batch->has_started = batch->at_end = batch->has_told = false;
-	batch->outcomes = NIL;
-	batch->end = BATCH_DONE;
-
-	if (!ttl_docs_lookup_collection(batch->relid, &collection))
+	batch->has_started = batch->at_end = false;
+	switch (ttl_docs_open_target(target))
 	{
-		batch->end = BATCH_TABLE_GONE;
-		return;
-	}
-	if (collection.root != batch->relid)
-	{
-		root = open_locked(collection.root, batch->waits_for_table, &batch->end);
-		if (root == NULL)
+		case TARGET_BUSY:
+			batch->end = BATCH_TABLE_BUSY;
 			return;
+		case TARGET_GONE:
+			batch->end = BATCH_TABLE_GONE;
+			return;
+		case TARGET_OPEN:
+			break;
 	}
-	rel = open_locked(batch->relid, batch->waits_for_table, &batch->end);
-	if (rel != NULL)
+	if (is_stale(batch))
+		batch->end = BATCH_STALE;
+	else if (PURGE_IS_HOLD(target->hold))
+		batch->end = BATCH_HELD;
+	else
 	{
+		batch->end = BATCH_DONE;
 		if (batch->owns_transaction)
 			set_constraints_immediate();
-		ttl_docs_become_owner(rel, &before);
-		purge_as_owner(batch, rel, root);
-		ttl_docs_become_caller(&before);
-		table_close(rel, NoLock);
+		delete_candidates(batch);
 	}
-	if (root != NULL)
-		table_close(root, NoLock);
+	ttl_docs_close_target(target);
+}
+
+/* Were the candidates found in another index, or before it was rebuilt? */
+static bool
+is_stale(const PurgeBatch *batch)
+{
+	return batch->index != batch->target->index ||
+		batch->index_file != batch->target->index_file;
 }
 
 /*
@@ -133,116 +133,137 @@ set_constraints_immediate(void)
 	AfterTriggerSetState(stmt);
 }
 
-/* Deletes, unless there is a reason not to. */
 static void
-purge_as_owner(PurgeBatch *batch, Relation rel, Relation root)
+delete_candidates(PurgeBatch *batch)
 {
-	MemoryContext caller;
-	Collection	collection;
-
-	/* what was known before the lock may be over */
-	if (!ttl_docs_lookup_collection(batch->relid, &collection))
-	{
-		batch->end = BATCH_TABLE_GONE;
-		return;
-	}
-	if (collection.root != (root != NULL ? RelationGetRelid(root) : batch->relid) ||
-		(OidIsValid(batch->index) &&
-		 (ttl_docs_purge_index(rel, collection.settings.indexing) != batch->index ||
-		  index_file(batch->index) != batch->index_file)))
-	{
-		batch->end = BATCH_STALE;
-		return;
-	}
-	caller = MemoryContextSwitchTo(batch->context);
-	batch->state = ttl_docs_purge_hold(rel, &collection, batch->table, &batch->detail);
-	MemoryContextSwitchTo(caller);
-	if (PURGE_IS_HOLD(batch->state))
-	{
-		batch->end = BATCH_HELD;
-		return;
-	}
-	delete_candidates(batch, rel, root != NULL ? root : rel, &collection);
-}
-
-/* Opens a table with the lock of a DELETE, which is kept; or says why not. */
-static Relation
-open_locked(Oid relid, bool wait, BatchEnd *end)
-{
-	Relation	rel;
-
-	if (wait)
-		LockRelationOid(relid, RowExclusiveLock);
-	else if (!ConditionalLockRelationOid(relid, RowExclusiveLock))
-	{
-		*end = BATCH_TABLE_BUSY;
-		return NULL;
-	}
-	rel = try_table_open(relid, NoLock);
-	if (rel == NULL)
-		*end = BATCH_TABLE_GONE;
-	return rel;
-}
-
-static void
-delete_candidates(PurgeBatch *batch, Relation rel, Relation root,
-				  const Collection *collection)
-{
-	ExpiryBounds bounds = ttl_docs_bounds(&collection->settings,
-										  batch->instant == DT_NOEND ?
-										  ttl_docs_clock() : batch->instant);
+	const PurgeTarget *target = batch->target;
+	Relation	rel = target->rel;
 	int64		deadline = ttl_docs_elapsed() + batch->time_limit;
 	uint64		wal_before = pgWalUsage.wal_bytes;
-	struct IndexFetchTableData *fetch = table_index_fetch_begin(rel);
-	TupleTableSlot *row = table_slot_create(rel, NULL);
-	RowDeleter *volatile deleter;
+	BatchWork	work = {0};
 
+	work.bounds = ttl_docs_bounds(&target->collection.settings,
+								  batch->instant == DT_NOEND ?
+								  ttl_docs_clock() : batch->instant);
+	work.fetch = table_index_fetch_begin(rel);
+	work.row = table_slot_create(rel, NULL);
+	work.nblocks = RelationGetNumberOfBlocks(rel);
 	ttl_docs_begin_purging();
 	PG_TRY();
 	{
-		deleter = ttl_docs_begin_deletes(rel, root);
-		batch->nblocks = RelationGetNumberOfBlocks(rel);
+		work.deleter = ttl_docs_begin_deletes(rel, target->root != NULL ?
+											  target->root : rel);
 		batch->has_started = true;
 		while (batch->consumed < batch->count)
 		{
-			/* whoever interrupts now has nothing against any document */
+			Candidate  *candidate = &batch->candidates[batch->consumed];
+
+			/* an interrupt here is not blamed on a document */
 			CHECK_FOR_INTERRUPTS();
 			batch->current = batch->consumed;
-			batch->has_row = false;
-			judge_and_delete(batch, rel, deleter, collection, &bounds, fetch, row);
+			if (!candidate->is_blamed)
+				candidate->fate = judge_and_delete(batch, &work, candidate);
 			batch->current = -1;
 			batch->consumed++;
-			if ((batch->consumed % ROWS_PER_LOOK == 0 ||
-				 ttl_docs_delete_fires_triggers(deleter)) &&
-				(ttl_docs_elapsed() >= deadline ||
-				 pgWalUsage.wal_bytes - wal_before >= MAX_BATCH_BYTES))
+			if (is_over_limit(batch, &work, deadline, wal_before))
 				break;
 		}
-		/* what statement triggers do is no single document's fault */
+		/* an error of a statement trigger is not blamed on a single document */
 		batch->at_end = true;
-		ttl_docs_end_deletes(deleter);
+		ttl_docs_end_deletes(work.deleter);
 	}
 	PG_FINALLY();
 	{
 		ttl_docs_end_purging();
 	}
 	PG_END_TRY();
-	ExecDropSingleTupleTableSlot(row);
-	table_index_fetch_end(fetch);
+	ExecDropSingleTupleTableSlot(work.row);
+	table_index_fetch_end(work.fetch);
+}
+
+static bool
+is_over_limit(const PurgeBatch *batch, const BatchWork *work, int64 deadline,
+			  uint64 wal_before)
+{
+	if (batch->consumed % ROWS_PER_CHECK != 0 &&
+		!ttl_docs_delete_fires_triggers(work->deleter))
+		return false;
+	return ttl_docs_elapsed() >= deadline ||
+		pgWalUsage.wal_bytes - wal_before >= MAX_BATCH_BYTES;
+}
+
+static CandidateFate
+judge_and_delete(PurgeBatch *batch, BatchWork *work, const Candidate *candidate)
+{
+	const Collection *collection = &batch->target->collection;
+	Relation	rel = batch->target->rel;
+	ItemPointerData tid;
+	SnapshotData dirty;
+
+	InitDirtySnapshot(dirty);
+	if (!fetch_row(batch, work, candidate, &dirty))
+		return CANDIDATE_GONE;
+	if (!ttl_docs_row_is_expired(&work->bounds, collection, work->row))
+	{
+		Stamp		stamp = ttl_docs_row_stamp(collection, work->row);
+
+		batch->live_until = Min(batch->live_until,
+								ttl_docs_expires_at(&collection->settings, &stamp));
+		return CANDIDATE_LIVE;
+	}
+	if (TransactionIdIsValid(dirty.xmin) || TransactionIdIsValid(dirty.xmax))
+		return CANDIDATE_BUSY;
+
+	send_message(rel, work);
+	tid = work->row->tts_tid;
+	switch (delete_row(rel, work, &tid))
+	{
+		case DELETE_DONE:
+			batch->deleted++;
+			return CANDIDATE_GONE;
+		case DELETE_CHANGED:	/* by a commit a moment ago: judge it later */
+		case DELETE_BUSY:
+			return CANDIDATE_BUSY;
+		case DELETE_REFUSED:
+			break;
+	}
+	batch->refused++;
+	return CANDIDATE_UNDELETABLE;
+}
+
+/* Fetches the row of a candidate; false if it is gone for good. */
+static bool
+fetch_row(const PurgeBatch *batch, BatchWork *work, const Candidate *candidate,
+		  Snapshot dirty)
+{
+	ItemPointerData tid = candidate->tid;
+	bool		call_again = false;
+
+	/* VACUUM may have truncated the table since the search */
+	if (ItemPointerGetBlockNumber(&tid) >= work->nblocks)
+		return false;
+	if (batch->by_row)
+		return table_tuple_fetch_row_version(batch->target->rel, &tid, dirty,
+											 work->row);
+	/* an index entry leads to the first version in a HOT chain */
+	return table_index_fetch_tuple(work->fetch, &tid, dirty, work->row, &call_again,
+								   NULL);
 }
 
 /*
- * Consumers of logical decoding get a message before the deletes of a batch, in
- * the same transaction: prefix "ttl_docs", and a JSON object that names the
- * table.
+ * Sends consumers of logical decoding a message before the first delete of a batch,
+ * in the same transaction.  Its prefix is "ttl_docs", and its content a JSON object
+ * that names the table.
  */
 static void
-tell_decoding(Relation rel)
+send_message(Relation rel, BatchWork *work)
 {
 	StringInfoData message;
 
-	if (!XLogLogicalInfoActive() || !RelationIsLogicallyLogged(rel))
+	if (work->has_sent_message || !XLogLogicalInfoActive() ||
+		!RelationIsLogicallyLogged(rel))
 		return;
+	work->has_sent_message = true;
 	initStringInfo(&message);
 	appendStringInfoString(&message, "{\"purge\": ");
 	escape_json(&message, ttl_docs_quoted_name(RelationGetRelid(rel)));
@@ -251,94 +272,27 @@ tell_decoding(Relation rel)
 	pfree(message.data);
 }
 
-/* Deals with the current candidate. */
-static void
-judge_and_delete(PurgeBatch *batch, Relation rel, RowDeleter *deleter,
-				 const Collection *collection, const ExpiryBounds *bounds,
-				 struct IndexFetchTableData *fetch, TupleTableSlot *row)
+/* Deletes a row, without a wait for its lock. */
+static DeleteResult
+delete_row(Relation rel, BatchWork *work, ItemPointer tid)
 {
-	Candidate  *candidate = &batch->candidates[batch->current];
-	DeleteResult result = DELETE_DONE;
-	CommandId	cid;
-	SnapshotData dirty;
-
-	if (candidate->fate == CANDIDATE_POISON)
-		return;					/* noted already */
-	if (candidate->fate != CANDIDATE_OPEN)
-	{
-		record_outcome(batch, candidate->fate, &candidate->tid, DT_NOEND);
-		return;
-	}
-	InitDirtySnapshot(dirty);
-	if (!fetch_row(batch, rel, &candidate->tid, fetch, &dirty, row))
-		return;
-	batch->current_tid = row->tts_tid;
-	batch->has_row = true;
-	if (!ttl_docs_row_is_expired(bounds, collection, row))
-	{
-		Stamp		stamp = ttl_docs_row_stamp(collection, row);
-
-		record_outcome(batch, CANDIDATE_OPEN, &row->tts_tid,
-					   ttl_docs_expires_at(&collection->settings, &stamp));
-		return;
-	}
-	if (batch->skips_quarantined && batch->table != NULL &&
-		ttl_docs_is_quarantined(batch->table, &row->tts_tid))
-		return;
-	if (TransactionIdIsValid(dirty.xmin) || TransactionIdIsValid(dirty.xmax))
-	{
-		record_outcome(batch, CANDIDATE_BUSY, &row->tts_tid, DT_NOEND);
-		return;
-	}
-
-	if (!batch->has_told)
-		tell_decoding(rel);
-	batch->has_told = true;
 	/* triggers of the row before may have run commands */
-	cid = GetCurrentCommandId(true);
-	if (!ttl_docs_delete_locks_first(deleter))
-		result = ttl_docs_delete_row(deleter, &batch->current_tid, cid, false);
-	/* what looks busy may be locked by this very transaction */
-	if ((ttl_docs_delete_locks_first(deleter) || result == DELETE_BUSY) &&
-		lock_row(rel, &batch->current_tid, cid, row, &result))
-		result = ttl_docs_delete_row(deleter, &batch->current_tid, cid, true);
-	switch (result)
+	CommandId	cid = GetCurrentCommandId(true);
+	DeleteResult result = DELETE_DONE;
+
+	if (!ttl_docs_delete_locks_first(work->deleter))
 	{
-		case DELETE_DONE:
-			batch->deleted++;
-			if (!batch->skips_quarantined && !batch->by_row && batch->table != NULL &&
-				ttl_docs_is_quarantined(batch->table, &batch->current_tid))
-				record_outcome(batch, CANDIDATE_RELEASED, &batch->current_tid, DT_NOEND);
-			break;
-		case DELETE_CHANGED:
-			/* committed a moment ago: look again, later */
-		case DELETE_BUSY:
-			record_outcome(batch, CANDIDATE_BUSY, &batch->current_tid, DT_NOEND);
-			break;
-		case DELETE_REFUSED:
-			record_outcome(batch, CANDIDATE_POISON, &batch->current_tid, DT_NOEND);
-			break;
+		result = ttl_docs_delete_row(work->deleter, tid, cid, false);
+		/* a row that looks busy may be locked by this very transaction */
+		if (result != DELETE_BUSY)
+			return result;
 	}
+	if (lock_row(rel, tid, cid, work->row, &result))
+		result = ttl_docs_delete_row(work->deleter, tid, cid, true);
+	return result;
 }
 
-/* Looks a candidate up; false if its row is gone for good. */
-static bool
-fetch_row(PurgeBatch *batch, Relation rel, ItemPointer tid,
-		  struct IndexFetchTableData *fetch, Snapshot dirty, TupleTableSlot *row)
-{
-	ItemPointerData entry = *tid;
-	bool		call_again = false;
-
-	/* VACUUM may have taken the end of the table away since it was found */
-	if (ItemPointerGetBlockNumber(&entry) >= batch->nblocks)
-		return false;
-	if (batch->by_row)
-		return table_tuple_fetch_row_version(rel, &entry, dirty, row);
-	/* an index entry leads to the first of its versions */
-	return table_index_fetch_tuple(fetch, &entry, dirty, row, &call_again, NULL);
-}
-
-/* Locks a row without waiting, before its BEFORE triggers run. */
+/* Locks a row before its BEFORE triggers run; false, with a reason, if it cannot. */
 static bool
 lock_row(Relation rel, ItemPointer tid, CommandId cid, TupleTableSlot *row,
 		 DeleteResult *result)
@@ -358,33 +312,4 @@ lock_row(Relation rel, ItemPointer tid, CommandId cid, TupleTableSlot *row,
 			*result = DELETE_BUSY;
 			return false;
 	}
-}
-
-/* Notes what became of the current candidate. */
-static void
-record_outcome(PurgeBatch *batch, CandidateFate fate, ItemPointer tid, TimestampTz until)
-{
-	MemoryContext caller = MemoryContextSwitchTo(batch->context);
-	RowOutcome *outcome = palloc(sizeof(RowOutcome));
-
-	outcome->candidate = batch->current;
-	outcome->fate = fate;
-	outcome->tid = *tid;
-	outcome->until = until;
-	batch->outcomes = lappend(batch->outcomes, outcome);
-	MemoryContextSwitchTo(caller);
-}
-
-/* The file of an index, which changes when it is built anew. */
-static Oid
-index_file(Oid index)
-{
-	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(index));
-	Oid			file;
-
-	if (!HeapTupleIsValid(tuple))
-		return InvalidOid;
-	file = ((Form_pg_class) GETSTRUCT(tuple))->relfilenode;
-	ReleaseSysCache(tuple);
-	return file;
 }

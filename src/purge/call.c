@@ -4,9 +4,9 @@
  *		CALL purge().
  *
  * CALL purge() runs passes in the session of its caller, who owns the collections
- * or is a superuser, over everything that has expired when it begins.  Documents in
- * quarantine are tried too.  It uses the session's clock, and no pace: somebody
- * waits for it.  Like a worker, it waits for no document.
+ * or is a superuser, over everything that has expired when it begins, undeletable
+ * documents included.  It uses the session's clock, and makes no pauses, because
+ * somebody waits for it.  It waits for locks on the table, but not on documents.
  *
  * Each step is a subtransaction, so that an error undoes no more than a batch.
  * If the caller has no transaction open, each batch is committed; inside a block,
@@ -52,7 +52,7 @@ typedef struct PurgeCall
 typedef struct PurgeResult
 {
 	int64		deleted;
-	int64		refused;		/* could not be deleted */
+	int64		undeletable;
 	bool		found_busy;
 	bool		found_others;	/* partitions of other owners */
 	bool		has_error;
@@ -68,6 +68,7 @@ static void purge_table(PurgeCall *call, Oid relid, Oid root,
 						PurgeResult *result);
 static void add_result(PurgeCall *call, const TablePass *pass,
 					   PurgeResult *result);
+static void update_undeletable(const TablePass *pass);
 static void tell_result(PurgeCall *call, Oid root, const char *name,
 						const PurgeResult *result);
 
@@ -195,26 +196,28 @@ purge_table(PurgeCall *call, Oid relid, Oid root, PurgeResult *result)
 
 	pass.context = AllocSetContextCreate(call->context, "ttl_docs pass",
 										 ALLOCSET_DEFAULT_SIZES);
-	pass.table = ttl_docs_purge_table(relid, root);
-	pass.relid = relid;
+	pass.target.relid = relid;
+	pass.target.table = ttl_docs_purge_table(relid, root);
+	pass.target.waits = true;
+	pass.target.context = pass.context;
 	pass.run = ttl_docs_run_in_subtransaction;
 	pass.foreground = true;
 	pass.in_block = !call->commits;
 	pass.instant = call->instant;
-	pass.told = DT_NOBEGIN;
+	pass.reported_due = DT_NOBEGIN;
 	pass.time_limit = CALL_BATCH_TIME;
 	pass.row_limit = ttl_docs_purge_batch_size;
 	ttl_docs_begin_pass(&pass);
 	while (ttl_docs_step_pass(&pass))
 	{
 		CHECK_FOR_INTERRUPTS();
-		if (call->commits && pass.deletes)
+		if (call->commits && pass.was_batch)
 			SPI_commit();
 		if (ttl_docs_elapsed() < call->next_progress)
 			continue;
 		call->next_progress = ttl_docs_elapsed() + PROGRESS_PERIOD;
 		ereport(NOTICE,
-				(errmsg("purging %s: %lld documents so far", pass.name,
+				(errmsg("purging %s: %lld documents so far", pass.target.name,
 						(long long) pass.total_deleted)));
 	}
 	if (call->commits)
@@ -228,7 +231,7 @@ static void
 add_result(PurgeCall *call, const TablePass *pass, PurgeResult *result)
 {
 	result->deleted += pass->total_deleted;
-	result->refused += pass->total_refused;
+	result->undeletable += pass->total_undeletable;
 	result->found_busy |= pass->found_busy;
 	if (pass->has_error)
 	{
@@ -238,15 +241,29 @@ add_result(PurgeCall *call, const TablePass *pass, PurgeResult *result)
 	if (PURGE_IS_HOLD(pass->state) || pass->state == PURGE_NO_INDEX)
 	{
 		result->state = pass->state;
-		result->detail = pass->detail != NULL ?
-			MemoryContextStrdup(call->context, pass->detail) : NULL;
+		result->detail = pass->target.detail != NULL ?
+			MemoryContextStrdup(call->context, pass->target.detail) : NULL;
 	}
-	if (pass->table != NULL)
-	{
-		LWLockAcquire(ttl_docs_purge_shared->lock, LW_EXCLUSIVE);
-		pass->table->unquarantined = pass->progress.left_no_room;
-		LWLockRelease(ttl_docs_purge_shared->lock);
-	}
+	if (pass->target.table != NULL)
+		update_undeletable(pass);
+}
+
+/*
+ * Shows how many documents are undeletable now.  If a worker has left documents that
+ * this call may have deleted, the workers have to count theirs again.
+ */
+static void
+update_undeletable(const TablePass *pass)
+{
+	PurgeTable *table = pass->target.table;
+	bool		must_count;
+
+	LWLockAcquire(ttl_docs_purge_shared->lock, LW_EXCLUSIVE);
+	must_count = pass->total_deleted > 0 && ttl_docs_has_left(&table->progress);
+	table->undeletable = pass->progress.left.undeletable;
+	LWLockRelease(ttl_docs_purge_shared->lock);
+	if (must_count)
+		ttl_docs_begin_anew(table);
 }
 
 /* Says what became of a collection. */
@@ -282,11 +299,11 @@ tell_result(PurgeCall *call, Oid root, const char *name, const PurgeResult *resu
 	if (result->has_error)
 		ereport(WARNING,
 				(errcode(error->sqlstate),
-				 result->refused > 0 ?
+				 result->undeletable > 0 ?
 				 errmsg_plural("%lld document of \"%s\" could not be purged",
 							   "%lld documents of \"%s\" could not be purged",
-							   (unsigned long) result->refused,
-							   (long long) result->refused, name) :
+							   (unsigned long) result->undeletable,
+							   (long long) result->undeletable, name) :
 				 errmsg("\"%s\" could not be purged", name),
 				 error->detail[0] == '\0' ?
 				 errdetail("The last error was: %s", error->message) :

@@ -27,26 +27,34 @@
 
 #include "purge/purge_internal.h"
 
-/*
- * The reason not to purge a table now, or PURGE_IDLE.  *detail is set where
- * there is more to say.
- */
+/* The reason in the settings, or of the clock, not to purge now; or PURGE_IDLE. */
 PurgeState
-ttl_docs_purge_hold(Relation rel, const Collection *collection,
-					const PurgeTable *table, char **detail)
+ttl_docs_hold_by_settings(const Collection *collection, const PurgeTable *table)
 {
 	SettingsHold hold = ttl_docs_settings_hold(collection->root, &collection->settings);
+
+	if (hold != HOLD_NONE)
+		return ttl_docs_state_of_hold(hold);
+	return ttl_docs_jump_is_accepted(table) ? PURGE_IDLE : PURGE_CLOCK_JUMP;
+}
+
+/*
+ * The reason in the catalogs not to purge a table, or PURGE_IDLE.  *detail says more,
+ * or is NULL.  *reached are the tables that foreign key actions write to; all of them
+ * are locked.
+ */
+PurgeState
+ttl_docs_hold_by_table(Relation rel, const Collection *collection, char **detail,
+					   List **reached)
+{
 	Oid			function;
 
 	*detail = NULL;
-	if (hold != HOLD_NONE)
-		return ttl_docs_state_of_hold(hold);
-	if (!ttl_docs_jump_is_accepted(table))
-		return PURGE_CLOCK_JUMP;
+	*reached = NIL;
 	if (!collection->settings.purge_subscribed &&
 		ttl_docs_is_subscribed(RelationGetRelid(rel)))
 		return PURGE_SUBSCRIBED;
-	*detail = ttl_docs_untrusted_code(rel, collection->root, &function);
+	*detail = ttl_docs_untrusted_code(rel, collection->root, &function, reached);
 	if (*detail == NULL)
 		return PURGE_IDLE;
 	return ttl_docs_is_repack_function(function) ? PURGE_REPACKED : PURGE_BLOCKED;

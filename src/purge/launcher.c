@@ -461,7 +461,7 @@ send_workers(void)
 static TimestampTz
 visit_time(PurgeDatabase *database)
 {
-	TimestampTz due = ttl_docs_read_time(&database->due);
+	TimestampTz due = ttl_docs_read_time(&database->next_visit);
 	int			workers = workers_in(database->database);
 	int64		now = ttl_docs_elapsed();
 	int64		free_at = now;

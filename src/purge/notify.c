@@ -281,13 +281,13 @@ tell(void)
 	{
 		if (pending[i].begins_anew)
 			ttl_docs_begin_anew(pending[i].table);
-		if (ttl_docs_lower_time(&pending[i].table->due, pending[i].due))
+		if (ttl_docs_lower_time(&pending[i].table->next_visit, pending[i].due))
 			earliest = Min(earliest, pending[i].due);
 	}
 	if (must_list)
 		tell_changes(database, changed);
 	else if (earliest != DT_NOEND && database != NULL &&
-			 ttl_docs_lower_time(&database->due, earliest))
+			 ttl_docs_lower_time(&database->next_visit, earliest))
 		ttl_docs_wake_launcher(earliest);
 }
 
@@ -312,7 +312,7 @@ tell_changes(PurgeDatabase *database, List *roots)
 		pg_atomic_write_u32(&database->must_list, 1);
 	}
 	ttl_docs_look_at_collections(roots);
-	if (database != NULL && ttl_docs_lower_time(&database->due, DT_NOBEGIN))
+	if (database != NULL && ttl_docs_lower_time(&database->next_visit, DT_NOBEGIN))
 		ttl_docs_wake_launcher(DT_NOBEGIN);
 }
 

@@ -40,7 +40,7 @@ ttl_docs_pause_purge(PG_FUNCTION_ARGS)
  * resume_purge(collection regclass)
  *
  * Ends a pause, and the holds after a restore, a jump of the clock and a change of
- * settings.  Documents in quarantine are tried at once.
+ * settings.  Undeletable documents are tried again at once.
  */
 Datum
 ttl_docs_resume_purge(PG_FUNCTION_ARGS)
@@ -117,12 +117,9 @@ reset_trouble(Oid relid, Oid root)
 
 	if (table == NULL)
 		return;
-	/* before it, too: a pass must not take an empty quarantine for a clean table */
-	ttl_docs_begin_anew(table);
 	LWLockAcquire(ttl_docs_purge_shared->lock, LW_EXCLUSIVE);
-	ttl_docs_unquarantine_all(table);
 	table->failures = 0;
-	table->unquarantined = 0;
+	table->undeletable = 0;
 	table->accepted_jump = jump;
 	LWLockRelease(ttl_docs_purge_shared->lock);
 	ttl_docs_begin_anew(table);
@@ -135,12 +132,16 @@ tell_remaining_hold(Oid relid)
 	Relation	rel = table_open(relid, AccessShareLock);
 	Collection	collection;
 	PurgeState	hold = PURGE_IDLE;
-	char	   *detail;
+	char	   *detail = NULL;
+	List	   *reached;
 
 	if (ttl_docs_lookup_collection(relid, &collection))
-		hold = ttl_docs_purge_hold(rel, &collection,
-								   ttl_docs_purge_table(relid, collection.root),
-								   &detail);
+	{
+		hold = ttl_docs_hold_by_settings(&collection,
+										 ttl_docs_purge_table(relid, collection.root));
+		if (!PURGE_IS_HOLD(hold))
+			hold = ttl_docs_hold_by_table(rel, &collection, &detail, &reached);
+	}
 	if (PURGE_IS_HOLD(hold))
 		ereport(NOTICE,
 				(errmsg("the purge of \"%s\" is still held: %s",

@@ -36,6 +36,9 @@ extern void ttl_docs_follow_subtransaction(SubXactEvent event,
 										   SubTransactionId mySubid,
 										   SubTransactionId parentSubid);
 
+/* target.c, for hooks.c */
+extern void ttl_docs_purge_catalog_changed(void);
+
 /* commands.c, for hooks.c */
 extern bool ttl_docs_begin_purge_command(Node *parsetree);
 extern void ttl_docs_keep_workers_out(void);

@@ -3,22 +3,26 @@
  * purge_internal.h
  *		What the files of the purge know of one another.
  *
- * Vocabulary, on top of that of ttl_docs.h:
+ * Vocabulary, in addition to ttl_docs.h:
  *
  * launcher		the one process that decides when to send a worker where.
- * worker		a process that visits one database, for some two seconds.
- * visit		from a worker's start to its end.
- * table		a plain table of a collection: the collection itself, or one
- *				of its leaf partitions.  What is purged are tables.
- * pass			the way from the first expired document of a table to the last.
- * candidate	an entry of the purge index that a pass has found.
- * batch		candidates that are judged again and deleted in a transaction.
- * due			when it is time to look at a table, or to visit a database.
+ * worker		a process that visits one database, for about two seconds.
+ * visit		what a worker does from its start to its end.
+ * table		a plain table of a collection: the collection itself, or one of
+ *				its leaf partitions.  The purge works on tables.
+ * pass			the way from the first expired document of a table to the last,
+ *				in one visit or several.
+ * step			a part of a pass that runs in a transaction of its own: a search
+ *				or a batch.
+ * search		reads the purge index for candidates.
+ * candidate	an entry of the purge index whose document has probably expired.
+ * batch		judges candidates again and deletes those that are expired.
+ * left			a candidate that a pass could not delete and comes back for: it
+ *				is busy or undeletable, or not expired yet.
  * hold			a reason not to purge a collection at all.
- * trouble		a reason why a document, or a table, could not be purged.
- * quarantine	the documents that could not be deleted, to be tried later.
+ * trouble		an error that keeps a document, or a table, from being purged.
  *
- * All times are on the clock of core/clock.c, as it goes for the server.
+ * All times are by the clock of core/clock.c, as the server sees it.
  *
  *-------------------------------------------------------------------------
  */
@@ -70,8 +74,29 @@ typedef struct PurgePosition
 } PurgePosition;
 
 /*
- * How far the purge of a table has come.  It holds as long as everything that
- * it was recorded under stays the same.
+ * The documents that passes over a table have left, see progress.c.  Positions are
+ * kept for each range of a btree.
+ */
+typedef struct LeftDocuments
+{
+	int64		busy;			/* locked by another session, or not committed */
+	int64		undeletable;
+	TimestampTz left_at;		/* when the first of these was left; during a
+								 * revisit, when the last one was left */
+	TimestampTz expire_at;		/* when the first expires that was left because
+								 * it is live; DT_NOEND = none */
+	bool		has_position[RANGE_COUNT];
+	PurgePosition first[RANGE_COUNT];
+	PurgePosition last[RANGE_COUNT];
+	/* the last revisit */
+	bool		has_revisit_end[RANGE_COUNT];
+	PurgePosition revisit_end[RANGE_COUNT]; /* it ends after this entry */
+	int			revisits;		/* how many in a row had to leave documents */
+} LeftDocuments;
+
+/*
+ * How far the purge of a table has come.  Valid as long as all that it was recorded
+ * under stays the same.
  */
 typedef struct PurgeProgress
 {
@@ -81,16 +106,11 @@ typedef struct PurgeProgress
 	CollectionSettings settings;
 	Oid			index;
 	Oid			index_file;
-	TimestampTz clock;			/* later than now: the clock has gone back */
+	TimestampTz clock;
 	/* recorded */
-	PurgePosition next[RANGE_COUNT];
+	PurgePosition next[RANGE_COUNT];	/* where the next search begins */
 	BlockNumber next_block;		/* the same for a BRIN index */
-	bool		left[RANGE_COUNT];	/* something was left before that, */
-	PurgePosition first_left[RANGE_COUNT];	/* from here on, */
-	TimestampTz revisit_at;		/* until then; */
-	int64		left_busy;		/* so many because somebody is at them, */
-	int64		left_no_room;	/* and so many in trouble */
-	int			revisits;		/* for those, in vain so far, in a row */
+	LeftDocuments left;
 } PurgeProgress;
 
 /* The trouble of a document or a table, as stat_collections shows it */
@@ -135,7 +155,7 @@ typedef struct EarliestScanState
 struct PurgeTable
 {
 	PurgeTableKey key;			/* must be first */
-	pg_atomic_uint64 due;
+	pg_atomic_uint64 next_visit;	/* a time */
 	Oid			root;
 	int			claimed_by;		/* pid of a worker, or 0 */
 	TimestampTz visited;
@@ -148,14 +168,13 @@ struct PurgeTable
 	pg_atomic_uint64 session_scanned;	/* when a session did, in elapsed time */
 	/* trouble */
 	int			failures;		/* of the table itself, in a row */
-	int			quarantined;
-	int64		unquarantined;	/* and what found no room there */
+	int64		undeletable;	/* documents, by the last pass that ended */
 	bool		has_error;
 	ShownError	error;
 	TimestampTz error_at;
 	TimestampTz logged_at;
 	uint32		logged_hash;	/* of the message in the log */
-	int			batch_limit;	/* while culprits are looked for, else 0 */
+	int			batch_limit;	/* rows in a batch after an error; 0 = no limit */
 	bool		is_swept;		/* the last pass has left nothing */
 	/* pace */
 	TimestampTz older_since;	/* the oldest document gets older since then */
@@ -194,7 +213,7 @@ typedef struct UnplacedRound
 typedef struct PurgeDatabase
 {
 	Oid			database;		/* must be first */
-	pg_atomic_uint64 due;
+	pg_atomic_uint64 next_visit;	/* a time */
 	pg_atomic_uint32 must_list; /* collections came or changed */
 	bool		was_visited;
 	int64		visited;
@@ -292,27 +311,16 @@ extern void ttl_docs_begin_scan(EarliestScan *scan, EarliestScanner scanner,
 								PurgeTable *table);
 extern void ttl_docs_drop_claims(void);
 
-/* quarantine.c */
-extern Size ttl_docs_quarantine_size(void);
-extern void ttl_docs_quarantine_startup(void);
-extern bool ttl_docs_is_quarantined(const PurgeTable *table, ItemPointer tid);
-extern bool ttl_docs_quarantine(PurgeTable *table, ItemPointer tid,
-								TimestampTz clock);
-extern void ttl_docs_unquarantine(PurgeTable *table, ItemPointer tid);
-extern void ttl_docs_unquarantine_all(PurgeTable *table);
-extern void ttl_docs_empty_quarantine(PurgeTable *table);
-extern TimestampTz ttl_docs_quarantine_due(const PurgeTable *table);
-extern int	ttl_docs_quarantined_due(const PurgeTable *table, TimestampTz clock,
-									 int max, ItemPointerData *tids);
-
 /* state.c */
 extern const char *ttl_docs_purge_state_name(PurgeState state);
 extern const char *ttl_docs_purge_state_hint(PurgeState state, Oid root);
 extern PurgeState ttl_docs_state_of_hold(SettingsHold hold);
 
 /* hold.c */
-extern PurgeState ttl_docs_purge_hold(Relation rel, const Collection *collection,
-									  const PurgeTable *table, char **detail);
+extern PurgeState ttl_docs_hold_by_settings(const Collection *collection,
+											const PurgeTable *table);
+extern PurgeState ttl_docs_hold_by_table(Relation rel, const Collection *collection,
+										 char **detail, List **reached);
 
 /* clock_watch.c */
 extern void ttl_docs_observe_clock(void);
@@ -320,107 +328,141 @@ extern int64 ttl_docs_clock_jump(void);
 extern bool ttl_docs_clock_has_jumped(void);
 extern bool ttl_docs_jump_is_accepted(const PurgeTable *table);
 
+/* target.c */
+
+/* What a step needs to know of the table that it works on */
+typedef struct PurgeTarget
+{
+	/* given */
+	Oid			relid;
+	PurgeTable *table;			/* NULL if it has no entry in shared memory */
+	bool		waits;			/* for locks on the table */
+	MemoryContext context;		/* of all that outlives a step */
+	/* kept from step to step, until a catalog changes */
+	bool		is_known;
+	uint64		invalidations;	/* counted when the rest was worked out */
+	char	   *name;			/* quoted, with its schema */
+	Oid			index;			/* the purge index, or InvalidOid */
+	Oid			index_file;
+	PurgeState	table_hold;		/* by hold.c, or PURGE_IDLE */
+	char	   *detail;			/* of table_hold, or NULL */
+	List	   *reached;		/* tables that foreign key actions write to */
+	/* while it is open */
+	Relation	rel;
+	Relation	root;			/* the partitioned table, or NULL */
+	Collection	collection;
+	PurgeState	hold;			/* a hold, or PURGE_IDLE */
+	OwnerSwitch before;
+} PurgeTarget;
+
+typedef enum TargetStatus
+{
+	TARGET_OPEN,
+	TARGET_BUSY,				/* another session has locked the table */
+	TARGET_GONE					/* it is no longer a table of a collection */
+} TargetStatus;
+
+extern TargetStatus ttl_docs_open_target(PurgeTarget *target);
+extern void ttl_docs_close_target(PurgeTarget *target);
+
+/* progress.c */
+typedef struct Candidate Candidate;
+
+extern int	ttl_docs_compare_positions(const PurgePosition *a, const PurgePosition *b);
+extern void ttl_docs_reset_progress(PurgeProgress *progress,
+									const PurgeTarget *target, TimestampTz clock);
+extern bool ttl_docs_progress_is_valid(const PurgeProgress *progress,
+									   const PurgeTarget *target, TimestampTz clock);
+extern void ttl_docs_rewind_progress(PurgeProgress *progress, TimestampTz due);
+extern void ttl_docs_leave_busy(PurgeProgress *progress, const Candidate *candidate,
+								TimestampTz clock);
+extern void ttl_docs_leave_undeletable(PurgeProgress *progress,
+									   const Candidate *candidate,
+									   TimestampTz clock);
+extern void ttl_docs_leave_live(PurgeProgress *progress, const Candidate *candidate,
+								TimestampTz expires);
+extern bool ttl_docs_has_left(const PurgeProgress *progress);
+extern TimestampTz ttl_docs_busy_delay(const PurgeProgress *progress);
+extern TimestampTz ttl_docs_revisit_at(const PurgeProgress *progress);
+extern void ttl_docs_revisit_left(PurgeProgress *progress, TimestampTz clock);
+extern bool ttl_docs_begin_lazy(PurgeProgress *progress, TimestampTz clock,
+								bool continues);
+
 /* find.c */
+
+/* What became of a candidate in the last batch that had it */
 typedef enum CandidateFate
 {
-	CANDIDATE_OPEN,
-	CANDIDATE_BUSY,				/* locked, or not committed */
-	CANDIDATE_POISON,			/* cannot be deleted, and is in quarantine */
-	CANDIDATE_NO_ROOM,			/* the same, but there was no room in it */
-	CANDIDATE_RELEASED			/* was in quarantine, and is deleted now */
+	CANDIDATE_GONE,				/* deleted by us or by others; or not tried yet */
+	CANDIDATE_LIVE,
+	CANDIDATE_BUSY,				/* locked by another session, or not committed */
+	CANDIDATE_UNDELETABLE
 } CandidateFate;
 
-typedef struct Candidate
+struct Candidate
 {
-	int64		slot;
+	int64		slot;			/* NO_SLOT if it was found by a BRIN index */
 	ItemPointerData tid;
 	uint8		fate;
-} Candidate;
+	bool		is_blamed;		/* a batch failed because of it: do not try again */
+};
 
-/* What a look at the purge index has found, in the order of their due time */
+/* The result of a search, in the order of due times */
 typedef struct Candidates
 {
 	Candidate  *items;
 	int			count;
-	int			done;			/* of these */
+	int			done;			/* how many have been through a batch */
 	bool		is_complete;	/* there are no more */
 	bool		by_row;			/* tid is of the row, not of its index entry */
-	PurgePosition end[RANGE_COUNT]; /* where the next look begins */
-	BlockNumber end_block;
-	bool		has_read_many;	/* so that a pause is due, as after a batch */
-	TimestampTz next_due;		/* of what is not expired yet */
-	TimestampTz first_live;		/* when that expires; of a lazy collection */
-	int64		backlog;		/* how many there are in all; -1 = not counted */
-	bool		has_counted_all;	/* the backlog, to its end */
-	int32		default_ttl;	/* that the due times of items go by */
+	PurgePosition end[RANGE_COUNT]; /* where the next search begins */
+	BlockNumber end_block;		/* the same for a BRIN index */
+	bool		has_read_many;	/* entries, so a pause is due as after a batch */
+	TimestampTz next_due;		/* when the first other entry is due */
+	TimestampTz first_live;		/* when the first live row expires; lazy only */
+	int64		backlog;		/* all expired entries; -1 = not counted */
+	bool		has_counted_all;	/* the count of the backlog is exact */
+	int32		default_ttl;	/* the due times of items depend on it */
 } Candidates;
 
-extern void ttl_docs_reset_progress(PurgeProgress *progress, Relation index,
-									const Collection *collection,
-									TimestampTz clock);
-extern bool ttl_docs_progress_holds(const PurgeProgress *progress, Relation index,
-									const Collection *collection,
-									TimestampTz clock);
-extern void ttl_docs_rewind_progress(PurgeProgress *progress, TimestampTz due);
-extern void ttl_docs_find_candidates(Relation rel, Relation index,
-									 const Collection *collection,
+extern void ttl_docs_find_candidates(const PurgeTarget *target,
 									 const PurgeProgress *progress,
 									 TimestampTz clock, TimestampTz ahead, int max,
 									 bool count, Candidates *found);
-extern int	ttl_docs_compare_positions(const PurgePosition *a, const PurgePosition *b);
 
 /* batch.c */
 typedef enum BatchEnd
 {
 	BATCH_DONE,
-	BATCH_TABLE_BUSY,			/* somebody has locked the table */
-	BATCH_TABLE_GONE,			/* it is no collection any more */
-	BATCH_HELD,					/* and why: state */
-	BATCH_STALE					/* the table was rewritten: find anew */
+	BATCH_TABLE_BUSY,			/* another session has locked the table */
+	BATCH_TABLE_GONE,			/* it is no longer a table of a collection */
+	BATCH_HELD,					/* target->hold says why */
+	BATCH_STALE					/* the index was rebuilt: search again */
 } BatchEnd;
 
 typedef struct PurgeBatch
 {
 	/* given */
-	PurgeTable *table;			/* NULL if it has no place in shared memory */
-	Oid			relid;
-	MemoryContext context;		/* of the result */
-	bool		waits_for_table;
-	bool		owns_transaction;	/* begun for the purge and committed by it */
+	PurgeTarget *target;
+	bool		owns_transaction;	/* begun for the purge, and committed by it */
 	bool		by_row;			/* as in Candidates */
-	bool		skips_quarantined;
-	Oid			index;			/* as the candidates were found; InvalidOid = */
-	Oid			index_file;		/* whatever it is now */
+	Oid			index;			/* in which the candidates were found */
+	Oid			index_file;
 	Candidate  *candidates;
 	int			count;
 	TimestampTz instant;		/* DT_NOEND = the clock */
 	int64		time_limit;		/* microseconds */
-	/* at work, and after an error */
-	bool		has_started;	/* the table is all right */
-	bool		at_end;			/* all documents are through, triggers of the
-								 * statement and the commit are not */
-	bool		has_told;		/* logical decoding of the batch */
-	int			current;		/* the candidate at work; -1 = none of them */
-	bool		has_row;		/* its row is known: */
-	ItemPointerData current_tid;
-	BlockNumber nblocks;
+	/* for an error: where the batch was */
+	bool		has_started;	/* the table itself is all right */
+	bool		at_end;			/* only statement triggers and the commit are left */
+	int			current;		/* the candidate at work; -1 = none */
 	/* result */
 	BatchEnd	end;
-	PurgeState	state;			/* BATCH_HELD: why, and what more there is */
-	char	   *detail;			/* to say */
-	int			consumed;		/* of the candidates */
+	int			consumed;		/* candidates that have been dealt with */
 	int			deleted;
-	List	   *outcomes;		/* RowOutcome, of those that stay */
+	int			refused;		/* kept by a BEFORE trigger */
+	TimestampTz live_until;		/* when the first live candidate expires */
 } PurgeBatch;
-
-/* What became of a candidate that is still there */
-typedef struct RowOutcome
-{
-	int			candidate;
-	CandidateFate fate;
-	ItemPointerData tid;
-	TimestampTz until;			/* CANDIDATE_OPEN: it expires only then */
-} RowOutcome;
 
 extern void ttl_docs_run_batch(PurgeBatch *batch);
 
@@ -456,61 +498,63 @@ extern bool ttl_docs_run_in_transaction(PurgeWork work, void *arg, PurgeError *e
 extern bool ttl_docs_run_in_subtransaction(PurgeWork work, void *arg, PurgeError *error);
 
 /* pass.c */
-
 typedef struct TablePass
 {
 	/* given */
-	PurgeTable *table;			/* NULL if it has no place in shared memory */
-	Oid			relid;
-	char	   *name;			/* once it is known */
+	PurgeTarget target;
 	MemoryContext context;
 	PurgeRunner run;
-	bool		foreground;		/* CALL purge(): all there is, and waits */
-	bool		in_block;		/* it is committed later, or not at all */
-	TimestampTz instant;		/* what had expired by then; DT_NOEND = the clock */
-	TimestampTz told;			/* the due time that made us look */
+	bool		foreground;		/* CALL purge(): goes on to the end, and waits */
+	bool		in_block;		/* the caller commits later, or not at all */
+	TimestampTz instant;		/* deletes what had expired then; DT_NOEND = the
+								 * clock */
+	TimestampTz reported_due;	/* the due time that led to this pass */
 	int64		time_limit;		/* of a batch */
 	int			row_limit;		/* of a batch */
 	/* how far it is */
 	PurgeProgress progress;
-	uint64		epoch;			/* of the table, when it began */
-	bool		goes_on;		/* the last visit did not come to the end */
-	bool		may_raise;		/* the earliest expiry of the table */
-	bool		is_last_look;	/* only for that */
-	EarliestScan scan;			/* likewise, from the first look to the last: */
-	TimestampTz ahead;			/* how far it looks, in a lazy collection; */
-	TimestampTz first_live;		/* what it has found there */
-	bool		is_main;		/* no longer at the quarantine */
+	uint64		epoch;			/* of the table, when the pass began */
+	bool		continues;		/* the last visit did not finish the table */
+	int			find_limit;		/* candidates for the next search */
+	int			batch_limit;	/* becomes smaller after an error */
 	bool		has_candidates;
 	Candidates	candidates;
-	int64		deleted_before; /* total_deleted, when they were found */
-	int			find_limit;
-	int			batch_limit;	/* shrinks where there is trouble */
-	bool		found_busy;
-	bool		found_no_room;
-	bool		had_turn;		/* a batch, or it came to its end */
-	/* of the last step */
-	BatchEnd	look_end;
+	int64		deleted_before; /* total_deleted when these were found */
+	bool		found_busy;		/* a document, or the table */
+	bool		had_turn;		/* it made a batch, or ended */
+	/* the earliest expiry of the table (earliest.c) */
+	EarliestScan scan;
+	bool		is_last_search; /* which only serves the scan */
+	TimestampTz ahead;			/* how far a lazy collection is searched for it */
+	TimestampTz first_live;		/* what these searches have found */
+	/* the last step */
+	BatchEnd	search_end;
 	int			deleted;
-	bool		deletes;		/* it was a batch, not a look */
-	bool		was_work;		/* a batch, or a look at many entries */
-	/* in all */
+	bool		was_batch;
+	bool		was_work;		/* a batch, or a search that read many entries */
+	/* totals */
 	int64		total_deleted;
-	int64		total_refused;
+	int64		total_undeletable;
 	PurgeError	error;			/* the last one */
 	bool		has_error;
-	/* at its end */
+	/* the end */
 	bool		has_ended;
-	bool		is_gone;		/* there is no such table any more */
+	bool		is_gone;		/* the table */
 	PurgeState	state;
-	char	   *detail;
-	TimestampTz hold_ends;		/* PURGE_GRACE: when the hold ends */
-	TimestampTz recount_at;		/* a held table is not counted before then */
-	TimestampTz due;			/* when to look again */
+	TimestampTz recount_at;		/* when to count the backlog of a held table */
+	TimestampTz next_visit;
 } TablePass;
 
 extern void ttl_docs_begin_pass(TablePass *pass);
 extern bool ttl_docs_step_pass(TablePass *pass);
+
+/* pass_end.c */
+extern void ttl_docs_pass_is_gone(TablePass *pass);
+extern void ttl_docs_pass_is_held(TablePass *pass);
+extern void ttl_docs_pass_failed(TablePass *pass);
+extern void ttl_docs_pass_is_through(TablePass *pass);
+extern void ttl_docs_record_pass_error(TablePass *pass);
+extern void ttl_docs_save_positions(TablePass *pass);
 extern void ttl_docs_end_pass(TablePass *pass, bool capped);
 
 /* pace.c */

@@ -56,8 +56,7 @@ ttl_docs_purge_shmem_size(void)
 	Size		size = MAXALIGN(sizeof(PurgeShared));
 
 	size = add_size(size, hash_estimate_size(ttl_docs_max_tables, sizeof(PurgeTable)));
-	size = add_size(size, hash_estimate_size(MAX_DATABASES, sizeof(PurgeDatabase)));
-	return add_size(size, ttl_docs_quarantine_size());
+	return add_size(size, hash_estimate_size(MAX_DATABASES, sizeof(PurgeDatabase)));
 }
 
 /* Asks for what else it needs of shared memory: its lock. */
@@ -90,7 +89,6 @@ ttl_docs_purge_shmem_init(void)
 								  sizeof(PurgeTable), ttl_docs_max_tables);
 	databases = ttl_docs_shared_hash("ttl_docs purge databases", sizeof(Oid),
 									 sizeof(PurgeDatabase), MAX_DATABASES);
-	ttl_docs_quarantine_startup();
 }
 
 /*
@@ -124,7 +122,7 @@ ttl_docs_purge_database(Oid database, bool create)
 	if (create && entry != NULL && !found)
 	{
 		memset((char *) entry + sizeof(Oid), 0, sizeof(PurgeDatabase) - sizeof(Oid));
-		pg_atomic_init_u64(&entry->due, (uint64) DT_NOBEGIN);
+		pg_atomic_init_u64(&entry->next_visit, (uint64) DT_NOBEGIN);
 		pg_atomic_init_u32(&entry->must_list, 1);
 		pg_atomic_init_u64(&entry->off_epoch, 0);
 		entry->can_connect = true;
@@ -242,7 +240,7 @@ start_table(PurgeTable *table, Oid root)
 {
 	memset((char *) table + sizeof(PurgeTableKey), 0,
 		   sizeof(PurgeTable) - sizeof(PurgeTableKey));
-	pg_atomic_init_u64(&table->due, (uint64) DT_NOBEGIN);
+	pg_atomic_init_u64(&table->next_visit, (uint64) DT_NOBEGIN);
 	table->root = root;
 	table->accepted_jump = jump_accepted_for(root);
 	pg_atomic_init_u64(&table->earliest, (uint64) DT_NOBEGIN);
@@ -289,7 +287,7 @@ ttl_docs_begin_anew(PurgeTable *table)
 	LWLockRelease(ttl_docs_purge_shared->lock);
 	/* a pass that is under way may have left something out */
 	ttl_docs_forget_earliest(table);
-	ttl_docs_lower_time(&table->due, ttl_docs_clock());
+	ttl_docs_lower_time(&table->next_visit, ttl_docs_clock());
 }
 
 /* Forgets a table that is gone, or no longer part of a collection. */
@@ -305,7 +303,6 @@ ttl_docs_forget_table(PurgeTable *table)
 static void
 remove_table(PurgeTable *table)
 {
-	ttl_docs_unquarantine_all(table);
 	pg_atomic_fetch_add_u64(&ttl_docs_purge_shared->tables_gone, 1);
 	hash_search(tables, &table->key, HASH_REMOVE, NULL);
 }
@@ -345,7 +342,7 @@ ttl_docs_look_at_collections(List *roots)
 		if (table->key.database == MyDatabaseId &&
 			(all || list_member_oid(roots, table->root) ||
 			 list_member_oid(roots, table->key.relid)))
-			ttl_docs_lower_time(&table->due, clock);
+			ttl_docs_lower_time(&table->next_visit, clock);
 	LWLockRelease(ttl_docs_purge_shared->lock);
 }
 
@@ -377,10 +374,10 @@ ttl_docs_look_at_everything(void)
 	LWLockAcquire(ttl_docs_purge_shared->lock, LW_SHARED);
 	hash_seq_init(&status, tables);
 	while ((table = hash_seq_search(&status)) != NULL)
-		ttl_docs_lower_time(&table->due, clock);
+		ttl_docs_lower_time(&table->next_visit, clock);
 	hash_seq_init(&status, databases);
 	while ((database = hash_seq_search(&status)) != NULL)
-		ttl_docs_lower_time(&database->due, clock);
+		ttl_docs_lower_time(&database->next_visit, clock);
 	LWLockRelease(ttl_docs_purge_shared->lock);
 }
 

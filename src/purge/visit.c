@@ -1,23 +1,23 @@
 /*-------------------------------------------------------------------------
  *
- * ttl_docs_visit.c
- *		A ttl_docs_visit to a database: purges the tables that are due, in turns.
+ * visit.c
+ *		A visit to a database: purges the tables that are due, in turns.
  *
- * A ttl_docs_visit lasts at most two seconds, because commands that want the database for
+ * A visit lasts at most two seconds, because commands that want the database for
  * themselves (DROP DATABASE, CREATE DATABASE ... TEMPLATE) have to wait for the
  * worker.  A worker that is asked to leave does so after the current batch.  If
  * there is more to do, the launcher sends another worker.
  *
  * Tables take turns, a batch each, those that were visited longest ago first.  A
- * table is claimed for the time of the ttl_docs_visit, so that several workers in a database
+ * table is claimed for the time of the visit, so that several workers in a database
  * do not get in each other's way.
  *
  * Which tables there are is known from shared memory.  Only where collections came
  * or changed are they listed from the catalog.  Tables that have no entry in shared
- * memory are purged as well (visit_tables.c).  They get a quarter of each ttl_docs_visit, even
+ * memory are purged as well (visit_tables.c).  They get a quarter of each visit, even
  * if all other tables have a backlog.
  *
- * A ttl_docs_visit that ends in the middle (ERROR outside of a step, FATAL) is abandoned by
+ * A visit that ends in the middle (ERROR outside of a step, FATAL) is abandoned by
  * ttl_docs_abandon_visit(), which the exit callback of the worker calls.
  *
  *-------------------------------------------------------------------------
@@ -43,10 +43,10 @@
 #define FIRST_INTERRUPTION_DELAY	(60 * USECS_PER_SEC)
 #define LONGEST_INTERRUPTION_DELAY	(3600 * USECS_PER_SEC)
 
-/* what tables without an entry have of a ttl_docs_visit before the others begin */
+/* what tables without an entry have of a visit before the others begin */
 #define UNPLACED_TIME	(PURGE_VISIT_TIME / 4)
 
-/* A ttl_docs_visit, for the exit callback */
+/* A visit, for the exit callback */
 static PurgeWorkerSlot *my_slot = NULL;
 static PurgeDatabase *my_database = NULL;
 static PurgeTable *table_at_work = NULL;
@@ -61,7 +61,7 @@ static bool must_leave(void);
 static void purge_tables(VisitTables *tables);
 static int	purge_until(VisitTables *tables, int64 deadline);
 static TablePass *next_pass(VisitTables *tables);
-static bool claim(PurgeTable *table, TimestampTz *told);
+static bool claim(PurgeTable *table, TimestampTz *reported_due);
 static bool make_step(TablePass *pass);
 static void report_activity(const TablePass *pass);
 static void nap(int64 microseconds, uint32 wait_event);
@@ -70,7 +70,7 @@ static TimestampTz note_interruption(PurgeTable *table, const PurgeWorkerSlot *s
 									 bool was_told_to_end);
 
 /*
- * The ttl_docs_visit.  The due time of the database is taken away first, so that what
+ * The visit.  The due time of the database is taken away first, so that what
  * sessions tell from now on is not lost.
  */
 void
@@ -85,7 +85,7 @@ ttl_docs_visit(PurgeWorkerSlot *slot)
 	wait_for_others = compat_wait_event("TtlDocsPurgePause");
 	my_database = ttl_docs_purge_database(MyDatabaseId, true);
 	if (my_database != NULL)
-		pg_atomic_write_u64(&my_database->due, (uint64) DT_NOEND);
+		pg_atomic_write_u64(&my_database->next_visit, (uint64) DT_NOEND);
 	pg_memory_barrier();
 
 	pgstat_report_activity(STATE_RUNNING, "ttl_docs: looking for expired documents");
@@ -98,7 +98,7 @@ ttl_docs_visit(PurgeWorkerSlot *slot)
 	PopActiveSnapshot();
 	CommitTransactionCommand();
 
-	/* where there are very many tables, the listing must not take all of the ttl_docs_visit */
+	/* where there are very many tables, the listing must not take all of the visit */
 	visit_deadline = Max(visit_deadline, ttl_docs_elapsed() + PURGE_VISIT_TIME / 4);
 	if (allowed)
 		purge_tables(&tables);
@@ -133,7 +133,7 @@ may_purge_here(void)
 		{
 			/* for the worker that finds it to be on */
 			pg_atomic_write_u32(&my_database->must_list, 1);
-			ttl_docs_lower_time(&my_database->due, ttl_docs_clock());
+			ttl_docs_lower_time(&my_database->next_visit, ttl_docs_clock());
 		}
 	}
 	return installed && is_on;
@@ -209,7 +209,7 @@ purge_until(VisitTables *tables, int64 deadline)
 	}
 	for (int i = 0; i < nactive; i++)
 	{
-		if (active[i]->table == NULL)
+		if (active[i]->target.table == NULL)
 			ttl_docs_unplaced_has_left(tables);
 		ttl_docs_end_pass(active[i], visit_is_capped);
 	}
@@ -223,14 +223,14 @@ next_pass(VisitTables *tables)
 	MemoryContext context;
 	TablePass  *pass;
 	PurgeTable *table = NULL;
-	TimestampTz told = DT_NOBEGIN;
+	TimestampTz reported_due = DT_NOBEGIN;
 	Oid			relid;
 
 	while (table == NULL && tables->placed != NIL)
 	{
 		table = linitial(tables->placed);
 		tables->placed = list_delete_first(tables->placed);
-		if (!claim(table, &told))
+		if (!claim(table, &reported_due))
 			table = NULL;
 	}
 	relid = table != NULL ? table->key.relid : ttl_docs_next_unplaced(tables);
@@ -241,19 +241,20 @@ next_pass(VisitTables *tables)
 									ALLOCSET_DEFAULT_SIZES);
 	pass = MemoryContextAllocZero(context, sizeof(TablePass));
 	pass->context = context;
-	pass->table = table;
-	pass->relid = relid;
+	pass->target.relid = relid;
+	pass->target.table = table;
+	pass->target.context = context;
 	pass->run = ttl_docs_run_in_transaction;
 	pass->instant = DT_NOEND;
-	pass->told = told;
+	pass->reported_due = reported_due;
 	pass->row_limit = ttl_docs_pace_rows();
 	ttl_docs_begin_pass(pass);
 	return pass;
 }
 
-/* Claims a table for this ttl_docs_visit; *told is what made it due. */
+/* Claims a table for this visit; *reported_due is what made it due. */
 static bool
-claim(PurgeTable *table, TimestampTz *told)
+claim(PurgeTable *table, TimestampTz *reported_due)
 {
 	bool		claimed = false;
 
@@ -261,7 +262,7 @@ claim(PurgeTable *table, TimestampTz *told)
 	if (table->claimed_by == 0 && table->key.database == MyDatabaseId)
 	{
 		table->claimed_by = MyProcPid;
-		*told = (TimestampTz) pg_atomic_exchange_u64(&table->due, (uint64) DT_NOEND);
+		*reported_due = (TimestampTz) pg_atomic_exchange_u64(&table->next_visit, (uint64) DT_NOEND);
 		claimed = true;
 	}
 	LWLockRelease(ttl_docs_purge_shared->lock);
@@ -283,8 +284,8 @@ make_step(TablePass *pass)
 	if (wait > 0)
 	{
 		visit_is_capped = true;
-		if (pass->table != NULL)
-			pass->table->state = PURGE_CAPPED;
+		if (pass->target.table != NULL)
+			pass->target.table->state = PURGE_CAPPED;
 		nap(wait, wait_for_rate);
 		if (must_leave())
 		{
@@ -297,7 +298,7 @@ make_step(TablePass *pass)
 	pass->time_limit = ttl_docs_pace_time();
 	report_activity(pass);
 	began = ttl_docs_elapsed();
-	table_at_work = pass->table;
+	table_at_work = pass->target.table;
 	goes_on = ttl_docs_step_pass(pass);
 	table_at_work = NULL;
 	ttl_docs_return_rate(rows - pass->deleted);
@@ -306,7 +307,7 @@ make_step(TablePass *pass)
 		int64		took = ttl_docs_elapsed() - began;
 
 		ttl_docs_observe_load();
-		nap(Min(ttl_docs_pace_pause(pass->table, took),
+		nap(Min(ttl_docs_pace_pause(pass->target.table, took),
 				visit_deadline - ttl_docs_elapsed()), wait_for_others);
 	}
 	return goes_on;
@@ -318,9 +319,9 @@ report_activity(const TablePass *pass)
 {
 	char		activity[2 * NAMEDATALEN + 64];
 
-	if (pass->name == NULL)
+	if (pass->target.name == NULL)
 		return;
-	snprintf(activity, sizeof(activity), "ttl_docs: purging %s", pass->name);
+	snprintf(activity, sizeof(activity), "ttl_docs: purging %s", pass->target.name);
 	pgstat_report_activity(STATE_RUNNING, activity);
 }
 
@@ -342,7 +343,7 @@ nap(int64 microseconds, uint32 wait_event)
 	}
 }
 
-/* The ttl_docs_visit comes to its end: when is the next one due? */
+/* The visit comes to its end: when is the next one due? */
 static void
 end_visit(int tables_left)
 {
@@ -357,7 +358,7 @@ end_visit(int tables_left)
 	{
 		PurgeTable *table = lfirst(lc);
 
-		due = Min(due, ttl_docs_read_time(&table->due));
+		due = Min(due, ttl_docs_read_time(&table->next_visit));
 	}
 	due = Min(due, ttl_docs_unplaced_due(my_database));
 	LWLockAcquire(ttl_docs_purge_shared->lock, LW_EXCLUSIVE);
@@ -367,11 +368,11 @@ end_visit(int tables_left)
 	my_database->tables_left = tables_left;
 	my_database->failures = 0;
 	LWLockRelease(ttl_docs_purge_shared->lock);
-	ttl_docs_lower_time(&my_database->due, due);
+	ttl_docs_lower_time(&my_database->next_visit, due);
 }
 
 /*
- * The ttl_docs_visit ends in the middle.  How far its passes had come is not known, so
+ * The visit ends in the middle.  How far its passes had come is not known, so
  * they begin anew.  The table that was at work may be the reason: it waits.
  */
 void
@@ -396,7 +397,7 @@ ttl_docs_abandon_visit(PurgeWorkerSlot *slot, bool was_told_to_end)
 		table->progress.is_set = false;
 		table->visited = clock;
 		LWLockRelease(ttl_docs_purge_shared->lock);
-		ttl_docs_lower_time(&table->due, due);
+		ttl_docs_lower_time(&table->next_visit, due);
 	}
 	if (database == NULL)
 		return;
@@ -408,7 +409,7 @@ ttl_docs_abandon_visit(PurgeWorkerSlot *slot, bool was_told_to_end)
 	LWLockRelease(ttl_docs_purge_shared->lock);
 	/* the listing may not have come to its end */
 	pg_atomic_write_u32(&database->must_list, 1);
-	ttl_docs_lower_time(&database->due, clock);
+	ttl_docs_lower_time(&database->next_visit, clock);
 }
 
 /*

@@ -287,7 +287,7 @@ due_tables(void)
 	{
 		PurgeTable *table = lfirst(lc);
 
-		if (ttl_docs_read_time(&table->due) <= clock)
+		if (ttl_docs_read_time(&table->next_visit) <= clock)
 			due = lappend(due, table);
 	}
 	list_free(all);

@@ -1,0 +1,274 @@
+/*-------------------------------------------------------------------------
+ *
+ * pass_end.c
+ *		How a pass ends: the state of the table, and when to visit it again.
+ *
+ * A pass ends when it is through, when the table is held, gone or in trouble, or when
+ * the visit is over.  A worker stores the result in shared memory, for the next pass
+ * and for stat_collections.  If the epoch of the table was counted up meanwhile, the
+ * next pass begins from the start.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "purge/purge_internal.h"
+
+/* a BRIN index does not show when something is due */
+#define LAZY_INTERVAL		(60 * USECS_PER_SEC)
+/* how soon a held table is visited again to count its backlog */
+#define HELD_INTERVAL		(10 * USECS_PER_SEC)
+#define MIN_TROUBLE_DELAY	(30 * USECS_PER_SEC)
+#define MAX_TROUBLE_DELAY	(3600 * USECS_PER_SEC)
+
+static void end_in_state(TablePass *pass, PurgeState state, TimestampTz next_visit);
+static void save_block(TablePass *pass);
+static TimestampTz oldest_remaining(const TablePass *pass);
+
+static void
+end_in_state(TablePass *pass, PurgeState state, TimestampTz next_visit)
+{
+	pass->has_ended = pass->had_turn = true;
+	pass->state = state;
+	pass->next_visit = next_visit;
+}
+
+/* The table is no longer part of a collection. */
+void
+ttl_docs_pass_is_gone(TablePass *pass)
+{
+	pass->is_gone = true;
+	end_in_state(pass, PURGE_IDLE, DT_NOEND);
+}
+
+/*
+ * There is a reason not to purge the table: pass->state.  Most reasons end with a
+ * command that reports it.
+ */
+void
+ttl_docs_pass_is_held(TablePass *pass)
+{
+	TimestampTz clock = ttl_docs_clock();
+	TimestampTz next_visit = clock + PURGE_ROUND_TIME;
+
+	if (pass->state == PURGE_BLOCKED)
+	{
+		ttl_docs_make_error(&pass->error, ERRCODE_INSUFFICIENT_PRIVILEGE,
+							psprintf("%s would run somebody else's code as the owner of the table",
+									 pass->target.detail));
+		ttl_docs_record_pass_error(pass);
+	}
+	/* pg_repack does not report its end */
+	if (pass->state == PURGE_REPACKED)
+		next_visit = Min(next_visit, clock + HELD_INTERVAL);
+	/* stat_collections should show what expires meanwhile */
+	if (pass->candidates.is_complete || pass->candidates.has_counted_all)
+		next_visit = Min(next_visit,
+						 Max(pass->candidates.next_due, clock + HELD_INTERVAL));
+	next_visit = Min(next_visit, pass->recount_at);
+	if (pass->state == PURGE_GRACE)
+		next_visit = Min(next_visit, clock +
+						 Max(pass->target.collection.settings.grace_until -
+							 ttl_docs_server_clock(), 0));
+	end_in_state(pass, pass->state, next_visit);
+}
+
+/* An error that is not the fault of a document: pass->error. */
+void
+ttl_docs_pass_failed(TablePass *pass)
+{
+	PurgeTable *table = pass->target.table;
+	int			failures = 0;
+
+	if (ttl_docs_error_kind(&pass->error) == PURGE_ERROR_BUSY)
+	{
+		pass->found_busy = true;
+		ttl_docs_pass_is_through(pass);
+		return;
+	}
+	pass->has_error = true;
+	ttl_docs_record_pass_error(pass);
+	if (table != NULL && !pass->foreground)
+	{
+		LWLockAcquire(ttl_docs_purge_shared->lock, LW_EXCLUSIVE);
+		failures = table->failures++;
+		LWLockRelease(ttl_docs_purge_shared->lock);
+	}
+	end_in_state(pass, PURGE_TROUBLE, ttl_docs_clock() +
+				 ttl_docs_growing_delay(MIN_TROUBLE_DELAY, failures,
+										MAX_TROUBLE_DELAY));
+}
+
+/* Nothing more can be deleted now. */
+void
+ttl_docs_pass_is_through(TablePass *pass)
+{
+	PurgeProgress *progress = &pass->progress;
+	TimestampTz clock = ttl_docs_clock();
+	TimestampTz next_visit = ttl_docs_revisit_at(progress);
+
+	if (!ttl_docs_has_left(progress))
+	{
+		if (pass->found_busy)
+		{
+			/* the table itself was locked */
+			next_visit = Min(next_visit, clock + ttl_docs_busy_delay(progress));
+			progress->left.revisits++;
+		}
+		else
+			progress->left.revisits = 0;
+	}
+	if (pass->candidates.is_complete)
+	{
+		next_visit = Min(next_visit, pass->candidates.next_due);
+		if (progress->settings.on && progress->settings.indexing == INDEXING_LAZY)
+			next_visit = Min(next_visit, clock + LAZY_INTERVAL);
+	}
+	end_in_state(pass, pass->found_busy || progress->left.busy > 0 ?
+				 PURGE_WAITING : PURGE_IDLE, next_visit);
+}
+
+/* Keeps pass->error for stat_collections, and logs it if a worker met it. */
+void
+ttl_docs_record_pass_error(TablePass *pass)
+{
+	char		name[32];
+
+	snprintf(name, sizeof(name), "table %u", pass->target.relid);
+	ttl_docs_record_error(pass->target.table,
+						  pass->target.name != NULL ? pass->target.name : name,
+						  &pass->error, !pass->foreground);
+}
+
+/* The pass ends among its candidates: the next one begins with the first that is
+ * not done. */
+void
+ttl_docs_save_positions(TablePass *pass)
+{
+	Candidates *candidates = &pass->candidates;
+	bool		found[RANGE_COUNT] = {0};
+
+	if (!pass->has_candidates)
+		return;
+	if (candidates->by_row)
+	{
+		save_block(pass);
+		return;
+	}
+	for (int i = candidates->done; i < candidates->count; i++)
+	{
+		Candidate  *candidate = &candidates->items[i];
+		SlotRange	range = ttl_docs_slot_range(candidate->slot);
+
+		if (found[range])
+			continue;
+		found[range] = true;
+		pass->progress.next[range].slot = candidate->slot;
+		pass->progress.next[range].tid = candidate->tid;
+		if (found[RANGE_INHERITING] && found[RANGE_OWN])
+			break;
+	}
+	for (SlotRange range = 0; range < RANGE_COUNT; range++)
+		if (!found[range])
+			pass->progress.next[range] = candidates->end[range];
+}
+
+/*
+ * The same for candidates that were found by BRIN: the next pass begins with the block
+ * of that candidate.  It counts left documents of this block again.
+ */
+static void
+save_block(TablePass *pass)
+{
+	Candidates *candidates = &pass->candidates;
+	LeftDocuments *left = &pass->progress.left;
+	BlockNumber block;
+
+	if (candidates->done == candidates->count)
+		return;
+	block = ItemPointerGetBlockNumber(&candidates->items[candidates->done].tid);
+	pass->progress.next_block = block;
+	for (int i = candidates->done - 1; i >= 0; i--)
+	{
+		Candidate  *candidate = &candidates->items[i];
+
+		if (ItemPointerGetBlockNumber(&candidate->tid) != block)
+			break;
+		if (candidate->fate == CANDIDATE_BUSY)
+			left->busy--;
+		else if (candidate->fate == CANDIDATE_UNDELETABLE)
+			left->undeletable--;
+	}
+}
+
+/* When the oldest document that the pass has not deleted was due. */
+static TimestampTz
+oldest_remaining(const TablePass *pass)
+{
+	const Candidates *candidates = &pass->candidates;
+	const LeftDocuments *left = &pass->progress.left;
+	TimestampTz oldest = DT_NOEND;
+
+	if (pass->has_candidates && !candidates->by_row &&
+		candidates->done < candidates->count)
+		oldest = ttl_docs_slot_due(candidates->items[candidates->done].slot,
+								   candidates->default_ttl);
+	for (SlotRange range = 0; range < RANGE_COUNT; range++)
+		if (left->busy > 0 && left->has_position[range])
+			oldest = Min(oldest,
+						 ttl_docs_slot_due(left->first[range].slot,
+										   pass->progress.settings.default_ttl));
+	return oldest;
+}
+
+/*
+ * Ends the pass of a worker, whether it is through or not, and stores the result in
+ * shared memory.
+ */
+void
+ttl_docs_end_pass(TablePass *pass, bool capped)
+{
+	PurgeTable *table = pass->target.table;
+	TimestampTz clock = ttl_docs_clock();
+
+	if (!pass->has_ended)
+	{
+		ttl_docs_save_positions(pass);
+		pass->state = capped ? PURGE_CAPPED : PURGE_WORKING;
+		pass->next_visit = clock;
+	}
+	if (table == NULL)
+		return;
+	if (pass->is_gone)
+	{
+		ttl_docs_forget_table(table);
+		return;
+	}
+
+	LWLockAcquire(ttl_docs_purge_shared->lock, LW_EXCLUSIVE);
+	table->progress = pass->progress;
+	if (table->epoch != pass->epoch)
+	{
+		table->progress.is_set = false;
+		pass->next_visit = Min(pass->next_visit, clock);
+	}
+	table->state = pass->state;
+	/* a table that had no turn comes first in the next visit */
+	if (pass->had_turn)
+		table->visited = clock;
+	if (!PURGE_IS_HOLD(pass->state))
+		table->oldest = oldest_remaining(pass);
+	if (pass->state != PURGE_TROUBLE)
+		table->failures = 0;
+	if (pass->state == PURGE_IDLE || pass->state == PURGE_WAITING)
+	{
+		table->backlog = pass->progress.left.busy;
+		table->undeletable = pass->progress.left.undeletable;
+		table->is_swept = !ttl_docs_has_left(&pass->progress);
+	}
+	table->batch_limit = pass->batch_limit < pass->row_limit ? pass->batch_limit : 0;
+	table->claimed_by = 0;
+	ttl_docs_note_oldest(table, clock);
+	LWLockRelease(ttl_docs_purge_shared->lock);
+	ttl_docs_lower_time(&table->next_visit, pass->next_visit);
+}

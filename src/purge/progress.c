@@ -1,0 +1,280 @@
+/*-------------------------------------------------------------------------
+ *
+ * progress.c
+ *		How far the purge of a table has come, and the documents it has left.
+ *
+ * Position.  Documents are written into slots that have yet to expire.  So the
+ * next search of the purge index begins where the last one ended, and never reads
+ * again the dead entries that an old snapshot keeps in the index.  If a document is
+ * written into a slot that the purge has passed, its commit reports the due time,
+ * and the position goes back to that slot.  That happens if the clock did not give
+ * its stamp, or if its session was held up.  A position is not valid after a change
+ * of settings or of the index, or if the clock has gone back.
+ *
+ * Left documents.  A pass leaves a document that is busy, that cannot be deleted,
+ * or that is still live, and goes on with the others.  The positions of the first
+ * and the last one are kept, not the documents themselves.  A revisit goes back to
+ * the first position and searches again from there:
+ *
+ * 1. For live documents, when the first of them expires.
+ * 2. For busy documents, after ttl_docs.purge_naptime.
+ * 3. For undeletable documents alone, after 30 seconds.
+ *
+ * Each revisit that has to leave documents again doubles the delay of the next one,
+ * up to a minute for busy documents and an hour for undeletable ones.  The delay
+ * begins when the revisit has passed the last left document.  So other documents
+ * get their turn between two revisits, however many documents are left.
+ *
+ * A BRIN index has no positions, and each pass over a lazy collection finds the left
+ * documents again.  If some are undeletable, passes begin at most once a minute.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "purge/purge_internal.h"
+
+/* no ttl is shorter, so a clock that goes back by less does no harm */
+#define CLOCK_TOLERANCE	USECS_PER_SEC
+
+#define MAX_BUSY_DELAY			(60 * USECS_PER_SEC)
+#define MIN_UNDELETABLE_DELAY	(30 * USECS_PER_SEC)
+#define MAX_UNDELETABLE_DELAY	(3600 * USECS_PER_SEC)
+#define MAX_LAZY_DELAY			(60 * USECS_PER_SEC)
+
+static void leave(PurgeProgress *progress, const Candidate *candidate);
+static void leave_in_trouble(PurgeProgress *progress, const Candidate *candidate,
+							 TimestampTz clock);
+static TimestampTz revisit_delay(const PurgeProgress *progress);
+static bool is_revisiting(const PurgeProgress *progress);
+static bool is_revisiting_range(const PurgeProgress *progress, SlotRange range);
+static void begin_revisit(PurgeProgress *progress);
+
+int
+ttl_docs_compare_positions(const PurgePosition *a, const PurgePosition *b)
+{
+	if (a->slot != b->slot)
+		return a->slot < b->slot ? -1 : 1;
+	return ItemPointerCompare(unconstify(ItemPointerData *, &a->tid),
+							  unconstify(ItemPointerData *, &b->tid));
+}
+
+/* Begins from the start, under the current settings. */
+void
+ttl_docs_reset_progress(PurgeProgress *progress, const PurgeTarget *target,
+						TimestampTz clock)
+{
+	memset(progress, 0, sizeof(*progress));
+	progress->is_set = true;
+	progress->root = target->collection.root;
+	progress->settings = target->collection.settings;
+	progress->index = target->index;
+	progress->index_file = target->index_file;
+	progress->clock = clock;
+	for (SlotRange range = 0; range < RANGE_COUNT; range++)
+		progress->next[range].slot = NO_SLOT;
+	progress->left.expire_at = DT_NOEND;
+}
+
+/* Was it recorded under what is still the case? */
+bool
+ttl_docs_progress_is_valid(const PurgeProgress *progress, const PurgeTarget *target,
+						   TimestampTz clock)
+{
+	const CollectionSettings *now = &target->collection.settings;
+	const CollectionSettings *then = &progress->settings;
+
+	return progress->is_set &&
+		progress->index == target->index &&
+		progress->index_file == target->index_file &&
+		progress->root == target->collection.root &&
+		progress->clock <= clock + CLOCK_TOLERANCE &&
+		then->on == now->on && then->default_ttl == now->default_ttl &&
+		then->indexing == now->indexing &&
+		then->written_floor == now->written_floor &&
+		then->due_floor == now->due_floor;
+}
+
+/*
+ * A document was committed in a slot with that due time: goes back to the slot, if
+ * the position is beyond it.  If the search then meets left documents again, a
+ * revisit counts all of them anew.
+ */
+void
+ttl_docs_rewind_progress(PurgeProgress *progress, TimestampTz due)
+{
+	LeftDocuments *left = &progress->left;
+	bool		meets_left = false;
+
+	for (SlotRange range = 0; range < RANGE_COUNT; range++)
+	{
+		int64		slot = ttl_docs_slot_at(range, due, progress->settings.default_ttl);
+
+		/* equal slots too: the row may come before the position in its slot */
+		if (slot > progress->next[range].slot)
+			continue;
+		progress->next[range].slot = slot;
+		ItemPointerSet(&progress->next[range].tid, 0, 0);
+		meets_left |= left->has_position[range] && slot <= left->last[range].slot;
+	}
+	if (meets_left)
+		begin_revisit(progress);
+}
+
+/* Leaves a document that is locked by another session, or not committed. */
+void
+ttl_docs_leave_busy(PurgeProgress *progress, const Candidate *candidate,
+					TimestampTz clock)
+{
+	leave_in_trouble(progress, candidate, clock);
+	progress->left.busy++;
+}
+
+/* Leaves a document that cannot be deleted. */
+void
+ttl_docs_leave_undeletable(PurgeProgress *progress, const Candidate *candidate,
+						   TimestampTz clock)
+{
+	leave_in_trouble(progress, candidate, clock);
+	progress->left.undeletable++;
+}
+
+static void
+leave_in_trouble(PurgeProgress *progress, const Candidate *candidate,
+				 TimestampTz clock)
+{
+	if (!ttl_docs_has_left(progress) || is_revisiting(progress))
+		progress->left.left_at = clock;
+	leave(progress, candidate);
+}
+
+/* Leaves a document that expires only then. */
+void
+ttl_docs_leave_live(PurgeProgress *progress, const Candidate *candidate,
+					TimestampTz expires)
+{
+	if (expires == DT_NOEND)
+		return;
+	progress->left.expire_at = Min(progress->left.expire_at, expires);
+	leave(progress, candidate);
+}
+
+static void
+leave(PurgeProgress *progress, const Candidate *candidate)
+{
+	LeftDocuments *left = &progress->left;
+	SlotRange	range = ttl_docs_slot_range(candidate->slot);
+	PurgePosition position = {candidate->slot, candidate->tid};
+
+	if (!left->has_position[range] ||
+		ttl_docs_compare_positions(&position, &left->first[range]) < 0)
+		left->first[range] = position;
+	if (!left->has_position[range] ||
+		ttl_docs_compare_positions(&position, &left->last[range]) > 0)
+		left->last[range] = position;
+	left->has_position[range] = true;
+}
+
+/* Are documents left that are busy or undeletable? */
+bool
+ttl_docs_has_left(const PurgeProgress *progress)
+{
+	return progress->left.busy > 0 || progress->left.undeletable > 0;
+}
+
+/* How long to wait for what is busy. */
+TimestampTz
+ttl_docs_busy_delay(const PurgeProgress *progress)
+{
+	return ttl_docs_growing_delay(ttl_docs_purge_naptime * INT64CONST(1000),
+								  progress->left.revisits, MAX_BUSY_DELAY);
+}
+
+static TimestampTz
+revisit_delay(const PurgeProgress *progress)
+{
+	bool		is_lazy = progress->settings.indexing == INDEXING_LAZY;
+
+	if (progress->left.busy > 0 && !(is_lazy && progress->left.undeletable > 0))
+		return ttl_docs_busy_delay(progress);
+	return ttl_docs_growing_delay(MIN_UNDELETABLE_DELAY, progress->left.revisits,
+								  is_lazy ? MAX_LAZY_DELAY : MAX_UNDELETABLE_DELAY);
+}
+
+/* When to go back to the left documents; DT_NOEND if there are none. */
+TimestampTz
+ttl_docs_revisit_at(const PurgeProgress *progress)
+{
+	const LeftDocuments *left = &progress->left;
+
+	if (!progress->is_set)
+		return DT_NOEND;
+	return Min(left->expire_at, ttl_docs_has_left(progress) ?
+			   left->left_at + revisit_delay(progress) : DT_NOEND);
+}
+
+/* Has the last revisit not passed all documents that were left before it? */
+static bool
+is_revisiting(const PurgeProgress *progress)
+{
+	for (SlotRange range = 0; range < RANGE_COUNT; range++)
+		if (is_revisiting_range(progress, range))
+			return true;
+	return false;
+}
+
+static bool
+is_revisiting_range(const PurgeProgress *progress, SlotRange range)
+{
+	return progress->left.has_revisit_end[range] &&
+		ttl_docs_compare_positions(&progress->next[range],
+								   &progress->left.revisit_end[range]) <= 0;
+}
+
+/* Goes back to the left documents of a btree, if it is time. */
+void
+ttl_docs_revisit_left(PurgeProgress *progress, TimestampTz clock)
+{
+	if (clock >= ttl_docs_revisit_at(progress) && !is_revisiting(progress))
+		begin_revisit(progress);
+}
+
+/*
+ * Begins a pass over a lazy collection, which finds all left documents again.  False if
+ * it is too early, unless the last pass has not ended.
+ */
+bool
+ttl_docs_begin_lazy(PurgeProgress *progress, TimestampTz clock, bool continues)
+{
+	if (!continues && progress->left.undeletable > 0 &&
+		clock < progress->left.left_at + revisit_delay(progress))
+		return false;
+	begin_revisit(progress);
+	return true;
+}
+
+/* Goes back to the first left document, and counts left documents anew. */
+static void
+begin_revisit(PurgeProgress *progress)
+{
+	LeftDocuments *left = &progress->left;
+
+	for (SlotRange range = 0; range < RANGE_COUNT; range++)
+	{
+		if (!left->has_position[range])
+			continue;
+		if (!is_revisiting_range(progress, range) ||
+			ttl_docs_compare_positions(&left->last[range],
+									   &left->revisit_end[range]) > 0)
+			left->revisit_end[range] = left->last[range];
+		left->has_revisit_end[range] = true;
+		if (ttl_docs_compare_positions(&left->first[range],
+									   &progress->next[range]) < 0)
+			progress->next[range] = left->first[range];
+		left->has_position[range] = false;
+	}
+	if (ttl_docs_has_left(progress))
+		left->revisits++;
+	left->busy = left->undeletable = 0;
+	left->expire_at = DT_NOEND;
+}

@@ -1,0 +1,193 @@
+/*-------------------------------------------------------------------------
+ *
+ * target.c
+ *		Opens the table that a step of the purge works on.
+ *
+ * Every step opens the table in the same way:
+ *
+ * 1. It locks the table as a DELETE does, ROW EXCLUSIVE.  A partition is locked after
+ *    its partitioned table, as every session does it.  A worker does not wait for
+ *    these locks; CALL purge() does.  The locks also keep changes of settings out.
+ * 2. It reads the settings, which may have changed before the lock was taken.
+ * 3. It works out what depends on the catalogs: the purge index, and the holds of
+ *    hold.c, which include the check of all code that a delete would run.
+ * 4. It becomes the owner of the table (core/owner.c), until the target is closed.
+ *
+ * The result of step 3 is kept for the whole visit.  It is worked out again after any
+ * invalidation of a relation, function, role or subscription (hooks.c); we receive
+ * those with the locks and at the start of a transaction.  The check of rights also
+ * locks the tables that foreign key actions reach, because their owners could change
+ * them at any time.  So each later step locks them again before it trusts the result.
+ *
+ * On ERROR, the end of the transaction or subtransaction releases locks and
+ * relations, and restores the user.  The next step opens the table again.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "catalog/pg_class.h"
+#include "miscadmin.h"
+#include "storage/lmgr.h"
+#include "utils/inval.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/syscache.h"
+
+#include "purge/purge_internal.h"
+
+/* invalidations that this process has received */
+static uint64 invalidations = 0;
+
+static TargetStatus lock_target(PurgeTarget *target, Oid *root);
+static void close_relations(PurgeTarget *target);
+static TargetStatus open_locked(Oid relid, bool waits, Relation *rel);
+static bool is_up_to_date(const PurgeTarget *target);
+static void work_out(PurgeTarget *target);
+static Oid	index_file(Oid index);
+
+/* A relation, function, role or subscription has changed. */
+void
+ttl_docs_purge_catalog_changed(void)
+{
+	invalidations++;
+}
+
+/*
+ * Opens the target, unless it is busy or gone.  The caller has a transaction and an
+ * active snapshot.
+ */
+TargetStatus
+ttl_docs_open_target(PurgeTarget *target)
+{
+	TargetStatus status;
+	Oid			root;
+
+	/* another session can attach or detach the table before we have the lock */
+	do
+	{
+		CHECK_FOR_INTERRUPTS();
+		status = lock_target(target, &root);
+	} while (status == TARGET_OPEN && target->collection.root != root);
+	if (status != TARGET_OPEN)
+		return status;
+
+	ttl_docs_become_owner(target->rel, &target->before);
+	if (!is_up_to_date(target))
+		work_out(target);
+	target->hold = ttl_docs_hold_by_settings(&target->collection, target->table);
+	if (!PURGE_IS_HOLD(target->hold))
+		target->hold = target->table_hold;
+	return TARGET_OPEN;
+}
+
+/*
+ * Locks and opens the target, and the partitioned table that it belonged to before:
+ * *root.  If it belongs to another one afterwards, both are closed.
+ */
+static TargetStatus
+lock_target(PurgeTarget *target, Oid *root)
+{
+	Collection *collection = &target->collection;
+	TargetStatus status = TARGET_OPEN;
+
+	target->rel = target->root = NULL;
+	if (!ttl_docs_lookup_collection(target->relid, collection))
+		return TARGET_GONE;
+	*root = collection->root;
+	if (*root != target->relid)
+		status = open_locked(*root, target->waits, &target->root);
+	if (status == TARGET_OPEN)
+		status = open_locked(target->relid, target->waits, &target->rel);
+	if (status == TARGET_OPEN)
+	{
+		/* if we had the locks before, they bring no invalidations */
+		AcceptInvalidationMessages();
+		if (!ttl_docs_lookup_collection(target->relid, collection) ||
+			target->rel->rd_rel->relkind != RELKIND_RELATION)
+			status = TARGET_GONE;
+	}
+	if (status != TARGET_OPEN || collection->root != *root)
+		close_relations(target);
+	return status;
+}
+
+static void
+close_relations(PurgeTarget *target)
+{
+	if (target->rel != NULL)
+		table_close(target->rel, NoLock);
+	if (target->root != NULL)
+		table_close(target->root, NoLock);
+}
+
+/* Closes the target.  The transaction keeps the locks. */
+void
+ttl_docs_close_target(PurgeTarget *target)
+{
+	ttl_docs_become_caller(&target->before);
+	close_relations(target);
+}
+
+static TargetStatus
+open_locked(Oid relid, bool waits, Relation *rel)
+{
+	if (waits)
+		LockRelationOid(relid, RowExclusiveLock);
+	else if (!ConditionalLockRelationOid(relid, RowExclusiveLock))
+		return TARGET_BUSY;
+	*rel = try_table_open(relid, NoLock);
+	return *rel != NULL ? TARGET_OPEN : TARGET_GONE;
+}
+
+/* Is what an earlier step has worked out still true? */
+static bool
+is_up_to_date(const PurgeTarget *target)
+{
+	ListCell   *lc;
+
+	if (!target->is_known || target->invalidations != invalidations)
+		return false;
+	foreach(lc, target->reached)
+		if (!ConditionalLockRelationOid(lfirst_oid(lc), RowExclusiveLock))
+			return false;		/* the check of rights raises the error */
+	return target->invalidations == invalidations;
+}
+
+/* Works out what depends on the catalogs. */
+static void
+work_out(PurgeTarget *target)
+{
+	MemoryContext caller = MemoryContextSwitchTo(target->context);
+	uint64		before = invalidations;
+
+	target->is_known = false;
+	target->name = ttl_docs_quoted_name(target->relid);
+	target->index = ttl_docs_purge_index(target->rel,
+										 target->collection.settings.indexing);
+	target->index_file = index_file(target->index);
+	target->table_hold = ttl_docs_hold_by_table(target->rel, &target->collection,
+												&target->detail, &target->reached);
+	target->invalidations = before;
+	target->is_known = true;
+	MemoryContextSwitchTo(caller);
+}
+
+/* The file of an index, which changes when the index is rebuilt. */
+static Oid
+index_file(Oid index)
+{
+	HeapTuple	tuple;
+	Oid			file;
+
+	if (!OidIsValid(index))
+		return InvalidOid;
+	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(index));
+	if (!HeapTupleIsValid(tuple))
+		return InvalidOid;
+	file = ((Form_pg_class) GETSTRUCT(tuple))->relfilenode;
+	ReleaseSysCache(tuple);
+	return file;
+}

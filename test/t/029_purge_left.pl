@@ -1,0 +1,146 @@
+# Documents that the purge leaves because it cannot delete them: it purges the others, counts the
+# left ones exactly, and retries them less and less often.
+
+use strict;
+use warnings;
+
+use lib 'test/perl';
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use PurgeNode;
+use Test::More;
+use TtlServer;
+
+my $node = start_node('');
+my $offset = 0;
+
+# A sequence counts the attempts to delete a bad document: a rollback does not undo nextval().
+sql(q{
+	CREATE SEQUENCE attempts;
+	CREATE TABLE trouble (is_on boolean);
+	INSERT INTO trouble VALUES (true);
+	CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+	BEGIN
+		IF OLD.id LIKE 'bad%' AND (SELECT is_on FROM public.trouble) THEN
+			PERFORM nextval('public.attempts');
+			RAISE '% is refused', OLD.id;
+		END IF;
+		RETURN OLD;
+	END $$;
+});
+
+sub attempts
+{
+	return sql('SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM attempts');
+}
+
+# Moves the clock of the server.  Steps of five minutes or more would count as a jump.
+sub advance
+{
+	my ($seconds) = @_;
+	$offset += $seconds;
+	configure("ttl_docs.clock_offset = ${offset}s");
+	until_is('SHOW ttl_docs.clock_offset', sql("SELECT set_config('ttl_docs.clock_offset', '${offset}s', true)"),
+		"the clock is $offset s ahead");
+	return;
+}
+
+# Writes an expired document behind the bad ones, and waits for a worker to purge it: so a
+# worker has made a pass.
+sub purge_another
+{
+	my ($table, $name) = @_;
+	my $written = $offset - 600;
+	sql("SET ttl_docs.clock_offset = $written; INSERT INTO $table (id, doc) VALUES ('another', '{}')");
+	until_on_disk($table, 0, "$name: another document is purged", "WHERE id = 'another'");
+	return;
+}
+
+# Three documents that cannot be deleted, and others.
+sub create
+{
+	my ($table, $indexing) = @_;
+	sql(qq{
+		SELECT ttl_docs.create_collection('$table', 60, '$indexing');
+		CREATE TRIGGER refuse BEFORE DELETE ON $table FOR EACH ROW EXECUTE FUNCTION refuse();
+		SET ttl_docs.clock_offset = '-1h';
+		INSERT INTO $table (id, doc)
+			SELECT CASE WHEN i % 10 = 0 THEN 'bad ' ELSE 'good ' END || i, '{}' FROM generate_series(1, 30) AS i;
+	});
+	return;
+}
+
+# ---- A btree ----
+
+create('docs', 'consistent');
+configure('ttl_docs.purge = on');
+until_on_disk('docs', 3, 'btree: the other documents are purged');
+until_is(stat_of('undeletable', 'docs'), '3', 'btree: the undeletable documents are counted');
+is(attempts(), '3', 'btree: each was tried once');
+purge_another('docs', 'btree, at once');
+is(attempts(), '3', 'btree, at once: they are not retried');
+is(sql(stat_of('undeletable', 'docs')), '3', 'btree, at once: they still count');
+
+# The delay doubles: 30 s, 60 s, 120 s, 240 s, 480 s.
+my $expected = 3;
+for my $step (1 .. 6)
+{
+	advance(250);
+	purge_another('docs', "btree, step $step");
+	# Within 250 s the first four delays end, but not the fifth.
+	$expected += 3 if $step != 5;
+	until_is('SELECT last_value FROM attempts', $expected, "btree, step $step: retried only if it is time");
+	until_is(stat_of('undeletable', 'docs'), '3', "btree, step $step: they count once");
+}
+
+# A document is committed among the bad ones, so the purge meets these again.
+sql(q{
+	BEGIN;
+	SELECT set_config('ttl_docs.clock_offset', floor(extract(epoch FROM
+		(SELECT min(_ts) FROM docs) - clock_timestamp()))::int::text, true)
+	  FROM set_config('ttl_docs.show_expired', 'on', true);
+	INSERT INTO docs (id, doc) VALUES ('between', '{}');
+	COMMIT;
+});
+until_on_disk('docs', 0, 'btree: a document among the undeletable ones is purged', "WHERE id = 'between'");
+until_is(stat_of('undeletable', 'docs'), '3', 'btree: documents that the purge meets again count once');
+
+# CALL purge() deletes documents that a worker has left.
+sql('UPDATE trouble SET is_on = false');
+sql("CALL ttl_docs.purge('docs')");
+is(sql(stat_of('undeletable', 'docs')), '0', 'btree: CALL purge() deletes them');
+purge_another('docs', 'btree, after CALL purge()');
+until_is(stat_of('undeletable', 'docs'), '0', 'btree: the workers count again after CALL purge()');
+
+# A revisit purges them when the cause is gone.
+sql('UPDATE trouble SET is_on = true; DROP TABLE docs');
+create('docs', 'consistent');
+until_is(stat_of('undeletable', 'docs'), '3', 'btree, again: the undeletable documents are counted');
+sql('UPDATE trouble SET is_on = false');
+advance(250);
+until_on_disk('docs', 0, 'btree: a revisit purges them when the cause is gone');
+until_is(stat_of('undeletable', 'docs'), '0', 'btree: no document is undeletable any more');
+
+# ---- BRIN ----
+
+# Each pass over a lazy collection meets the undeletable documents, so passes are delayed.
+sql('UPDATE trouble SET is_on = true');
+create('lazy_docs', 'lazy');
+until_on_disk('lazy_docs', 3, 'BRIN: the other documents are purged');
+until_is(stat_of('undeletable', 'lazy_docs'), '3', 'BRIN: the undeletable documents are counted');
+for my $step (1 .. 2)
+{
+	my $written = $offset - 600;
+	sql("SET ttl_docs.clock_offset = $written; INSERT INTO lazy_docs (id, doc) VALUES ('another', '{}')");
+	advance(100);
+	until_on_disk('lazy_docs', 0, "BRIN, step $step: another document is purged", "WHERE id = 'another'");
+	until_is(stat_of('undeletable', 'lazy_docs'), '3', "BRIN, step $step: the undeletable documents count once");
+}
+sql('UPDATE trouble SET is_on = false');
+advance(100);
+until_on_disk('lazy_docs', 0, 'BRIN: they are purged when the cause is gone');
+
+no_assertion_failed($node);
+$node->stop;
+
+done_testing();
