@@ -5,7 +5,7 @@
  *		the right order.
  *
  * Each of our hooks calls the hook that was installed before it (the next
- * hook).  There is one exception: ttl_docs_copy_many_rows() replaces
+ * hook).  There is one exception: ttl_docs_run_copy_from() replaces
  * standard_ProcessUtility(), so we use it only if there is no next
  * ProcessUtility hook.
  *
@@ -65,6 +65,7 @@
 #include "storage/lwlock.h"
 #include "storage/shmem.h"
 #include "tcop/utility.h"
+#include "utils/fmgroids.h"
 #include "utils/inval.h"
 #include "utils/syscache.h"
 
@@ -73,6 +74,8 @@
 #include "document/document.h"
 #include "purge/purge.h"
 #include "write/write.h"
+
+int			ttl_docs_end_turns = 0;
 
 static shmem_request_hook_type next_shmem_request = NULL;
 static shmem_startup_hook_type next_shmem_startup = NULL;
@@ -176,7 +179,9 @@ analyzed(ParseState *pstate, Query *query, JumbleState *jstate)
 {
 	if (next_post_parse_analyze)
 		next_post_parse_analyze(pstate, query, jstate);
-	ttl_docs_note_transaction_snapshot();
+	/* the statement may be executed later */
+	if (IsolationUsesXactSnapshot())
+		ttl_docs_note_transaction_snapshot();
 }
 
 static PlannedStmt *
@@ -184,7 +189,8 @@ plan(Query *parse, const char *query_string, int cursorOptions,
 	 ParamListInfo boundParams)
 {
 	/* test now: the planner modifies its input */
-	bool		validates = ttl_docs_looks_like_validation(parse);
+	bool		validates = ttl_docs_validation_may_run &&
+		ttl_docs_looks_like_validation(parse);
 	planner_hook_type planner = next_planner ? next_planner : standard_planner;
 	PlannedStmt *stmt = planner(parse, query_string, cursorOptions, boundParams);
 
@@ -260,7 +266,7 @@ process_utility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
 		takes_notes = ttl_docs_begin_notes(command->utilityStmt, context);
 
 		if (next_ProcessUtility ||
-			!ttl_docs_copy_many_rows(command->utilityStmt, queryString, qc))
+			!ttl_docs_run_copy_from(command->utilityStmt, queryString, qc))
 			run(command, queryString, readOnlyTree && command == pstmt, context,
 				params, queryEnv, dest, qc);
 
@@ -293,10 +299,20 @@ object_access(ObjectAccessType access, Oid classId, Oid objectId, int subId,
 {
 	if (next_object_access)
 		next_object_access(access, classId, objectId, subId, arg);
-	if (access == OAT_FUNCTION_EXECUTE)
-		ttl_docs_note_function(objectId);
-	else
-		ttl_docs_note_object_access(access, classId, objectId, subId, arg);
+	switch (access)
+	{
+		case OAT_FUNCTION_EXECUTE:
+			if (IsolationUsesXactSnapshot() || objectId == F_PG_EXPORT_SNAPSHOT)
+				ttl_docs_note_function(objectId);
+			break;
+		case OAT_POST_CREATE:
+		case OAT_POST_ALTER:
+		case OAT_DROP:
+			ttl_docs_note_object_access(access, classId, objectId, subId, arg);
+			break;
+		default:
+			break;
+	}
 }
 
 static bool
@@ -341,7 +357,7 @@ static void
 transaction_ends(XactEvent event, void *arg)
 {
 	(void) arg;
-	ttl_docs_tell_purge(event);
+	ttl_docs_announce_at_end(event);
 	switch (event)
 	{
 		case XACT_EVENT_PRE_COMMIT:
@@ -351,13 +367,16 @@ transaction_ends(XactEvent event, void *arg)
 		case XACT_EVENT_COMMIT:
 		case XACT_EVENT_PREPARE:
 		case XACT_EVENT_ABORT:
-			ttl_docs_free_stale_plans();
+			if (ttl_docs_end_turns & TURN_OF_DOCUMENT)
+				ttl_docs_end_document_transaction();
 			break;
 		default:
 			break;
 	}
 	ttl_docs_forget_transaction();
-	ttl_docs_forget_changes();
+	if (ttl_docs_end_turns & TURN_OF_COLLECTION)
+		ttl_docs_forget_changes();
+	ttl_docs_end_turns = 0;
 }
 
 static void

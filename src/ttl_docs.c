@@ -39,7 +39,7 @@ _PG_init(void)
 		warn_of_late_load();
 		return;
 	}
-	ttl_docs_set_preloaded();
+	ttl_docs_is_preloaded = true;
 	ttl_docs_guc_init();
 	ttl_docs_label_init();
 	ttl_docs_cache_init();
@@ -71,6 +71,6 @@ ttl_docs_begin_install(PG_FUNCTION_ARGS)
 {
 	ttl_docs_require_preload();
 	/* so that the purge starts without a restart */
-	ttl_docs_note_change(InvalidOid);
+	ttl_docs_announce_change(InvalidOid);
 	PG_RETURN_VOID();
 }

@@ -120,4 +120,16 @@ extern void ttl_docs_guc_init(void);
 /* hooks.c */
 extern void ttl_docs_hooks_init(void);
 
+/*
+ * A part that has to do something at the end of the transaction sets its bit.
+ * hooks.c gives these parts their turn, and clears the bits.
+ */
+typedef enum EndTurn
+{
+	TURN_OF_COLLECTION = 1 << 0,
+	TURN_OF_PURGE = 1 << 1,
+	TURN_OF_DOCUMENT = 1 << 2
+} EndTurn;
+extern int	ttl_docs_end_turns;
+
 #endif							/* TTL_DOCS_H */

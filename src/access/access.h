@@ -27,6 +27,8 @@ pg_noreturn extern void ttl_docs_report_expired_upsert(void);
 extern bool ttl_docs_is_repack_function(Oid function);
 
 /* instant.c, for hooks.c */
+extern bool ttl_docs_validation_may_run;
+extern void ttl_docs_stop_validation(void);
 extern void ttl_docs_begin_utility(Node *parsetree, ProcessUtilityContext context);
 extern void ttl_docs_utility_has_run(void);
 extern void ttl_docs_end_utility(void);
@@ -49,7 +51,6 @@ extern void ttl_docs_replace_paths(PlannerInfo *root, RelOptInfo *rel,
 
 /* foreign_key.c, for hooks.c */
 extern bool ttl_docs_looks_like_validation(const Query *parse);
-extern void ttl_docs_stop_validation(void);
 
 /* copy_to.c, for hooks.c */
 extern PlannedStmt *ttl_docs_copy_as_query(PlannedStmt *pstmt);

@@ -52,7 +52,6 @@ typedef struct UtilityCommand
 extern LiveQuery *ttl_docs_running_query(void);
 extern UtilityCommand *ttl_docs_running_command(void);
 extern TimestampTz ttl_docs_current_instant(void);
-extern int	ttl_docs_instant_param(const PlannedStmt *stmt);
 
 /*
  * Type of the parameter for the instant, and type of the mark that follows it
@@ -64,19 +63,19 @@ extern int	ttl_docs_instant_param(const PlannedStmt *stmt);
 #define PLAN_MARK_TYPE		9876
 
 /* plan.c */
+extern int	ttl_docs_instant_param(const PlannedStmt *stmt);
 extern void ttl_docs_prepare_plan(QueryDesc *queryDesc);
 
 /* visibility.c */
 pg_noreturn extern void ttl_docs_report_later_collection(Oid relid);
 extern CollectionSettings ttl_docs_current_settings(Oid relid);
-extern void ttl_docs_forget_kept_settings(void);
+extern struct KeptSettings *ttl_docs_kept_by_transaction;
 
 /* foreign_key.c */
 extern bool ttl_docs_validates_foreign_key(Node *parsetree);
 extern bool ttl_docs_is_validated_parent(const RangeTblEntry *rte);
 extern void ttl_docs_recognise_foreign_key_query(LiveQuery *query,
-												 const QueryDesc *queryDesc,
-												 int eflags);
+												 const QueryDesc *queryDesc);
 
 /* pg_repack.c */
 extern Oid	ttl_docs_repacked_collection(const PlannedStmt *stmt);

@@ -47,7 +47,6 @@
 #define PARENT_ALIAS	"pk"
 
 static bool is_foreign_key(Node *constraint);
-static bool is_query_of_core(const QueryDesc *queryDesc, int eflags);
 static bool names_one_table(const PlannedStmt *stmt);
 static bool is_table_named(const RangeTblEntry *rte, const char *alias);
 
@@ -96,13 +95,6 @@ is_foreign_key(Node *constraint)
 		((Constraint *) constraint)->contype == CONSTR_FOREIGN;
 }
 
-/* The command has run.  Queries that follow are ours, not validations. */
-void
-ttl_docs_stop_validation(void)
-{
-	ttl_docs_running_command()->may_validate = false;
-}
-
 /*
  * Does this look like core's query for children without a parent, "SELECT
  * fk.x FROM ONLY child fk LEFT JOIN ONLY parent pk ON ... WHERE pk.y IS
@@ -111,10 +103,7 @@ ttl_docs_stop_validation(void)
 bool
 ttl_docs_looks_like_validation(const Query *parse)
 {
-	const UtilityCommand *command = ttl_docs_running_command();
-
-	return command != NULL && command->may_validate &&
-		parse->commandType == CMD_SELECT && list_length(parse->rtable) >= 2 &&
+	return parse->commandType == CMD_SELECT && list_length(parse->rtable) >= 2 &&
 		is_table_named(rt_fetch(1, parse->rtable), CHILD_ALIAS) &&
 		is_table_named(rt_fetch(2, parse->rtable), PARENT_ALIAS);
 }
@@ -132,15 +121,16 @@ is_table_named(const RangeTblEntry *rte, const char *alias)
 	return rte->rtekind == RTE_RELATION && strcmp(rte->eref->aliasname, alias) == 0;
 }
 
-/* Finds out whether a starting query is one of core's foreign key queries. */
+/*
+ * Finds out whether a starting query is one of core's foreign key queries.  The
+ * caller knows that it was started with EXEC_FLAG_SKIP_TRIGGERS.
+ */
 void
-ttl_docs_recognise_foreign_key_query(LiveQuery *query, const QueryDesc *queryDesc,
-									 int eflags)
+ttl_docs_recognise_foreign_key_query(LiveQuery *query, const QueryDesc *queryDesc)
 {
 	const PlannedStmt *stmt = queryDesc->plannedstmt;
-	const UtilityCommand *command = ttl_docs_running_command();
 
-	if (!is_query_of_core(queryDesc, eflags))
+	if (queryDesc->dest == NULL || queryDesc->dest->mydest != DestSPI)
 		return;
 	query->foreign_key_check = InNoForceRLSOperation() &&
 		stmt->commandType == CMD_SELECT && stmt->rowMarks != NIL;
@@ -149,15 +139,8 @@ ttl_docs_recognise_foreign_key_query(LiveQuery *query, const QueryDesc *queryDes
 		names_one_table(stmt);
 	/* with PERIOD, several parents together cover the period of the child */
 	query->needs_all_rows = query->foreign_key_check && IsA(stmt->planTree, Agg);
-	query->validates_foreign_key = command != NULL && command->may_validate &&
-		ttl_docs_running_query() == command->outer_running;
-}
-
-static bool
-is_query_of_core(const QueryDesc *queryDesc, int eflags)
-{
-	return (eflags & EXEC_FLAG_SKIP_TRIGGERS) != 0 &&
-		queryDesc->dest != NULL && queryDesc->dest->mydest == DestSPI;
+	query->validates_foreign_key = ttl_docs_validation_may_run &&
+		ttl_docs_running_query() == ttl_docs_running_command()->outer_running;
 }
 
 /*

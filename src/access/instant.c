@@ -98,6 +98,9 @@ static LiveQuery *live_queries = NULL;
 static LiveQuery *running_query = NULL;
 static UtilityCommand *innermost_command = NULL;
 
+/* May the running utility command check rows against a foreign key? */
+bool		ttl_docs_validation_may_run = false;
+
 /* The instant of this REPEATABLE READ or SERIALIZABLE transaction */
 static bool transaction_instant_is_set = false;
 static TimestampTz transaction_instant;
@@ -112,6 +115,7 @@ static bool has_published = false;
 static TimestampTz last_boundary = DT_NOBEGIN;
 static TimestampTz last_boundary_statement = DT_NOBEGIN;
 
+static bool running_command_may_validate(void);
 static bool copies_snapshot(Node *parsetree);
 static bool is_copy(Snapshot a, Snapshot b);
 static void choose_instant(LiveQuery *query);
@@ -146,22 +150,6 @@ ttl_docs_current_instant(void)
 	if (!ActiveSnapshotSet())
 		return ttl_docs_clock();
 	return instant_of_snapshot(GetActiveSnapshot());
-}
-
-/*
- * The parameter that carries the instant to parallel workers, or -1 if plan.c
- * has not seen the plan.  Our mark follows the parameter.  The type of the
- * mark cannot occur in a query.
- */
-int
-ttl_docs_instant_param(const PlannedStmt *stmt)
-{
-	StaticAssertStmt(sizeof(Datum) == sizeof(TimestampTz),
-					 "the instant is passed as a Datum");
-	for (int i = list_length(stmt->paramExecTypes) - 1; i > 0; i--)
-		if (list_nth_oid(stmt->paramExecTypes, i) == PLAN_MARK_TYPE)
-			return i - 1;
-	return -1;
 }
 
 /* The statement of the running query, or NULL. */
@@ -236,6 +224,7 @@ ttl_docs_begin_utility(Node *parsetree, ProcessUtilityContext context)
 
 	innermost_command = MemoryContextAlloc(TopMemoryContext, sizeof(UtilityCommand));
 	*innermost_command = command;
+	ttl_docs_validation_may_run = running_command_may_validate();
 	live_queries = &innermost_command->query;
 	/* rows of COPY FROM are not written by the query that runs the command */
 	if (IsA(parsetree, CopyStmt))
@@ -261,7 +250,24 @@ ttl_docs_end_utility(void)
 	unlink_live_query(&command->query);
 	running_query = command->outer_running;
 	innermost_command = command->outer;
+	ttl_docs_validation_may_run = running_command_may_validate();
 	pfree(command);
+}
+
+static bool
+running_command_may_validate(void)
+{
+	const UtilityCommand *command = ttl_docs_running_command();
+
+	return command != NULL && command->may_validate;
+}
+
+/* The command has run.  Queries that follow are ours, not validations. */
+void
+ttl_docs_stop_validation(void)
+{
+	ttl_docs_running_command()->may_validate = false;
+	ttl_docs_validation_may_run = false;
 }
 
 /* Does the command run its query under a copy of the snapshot that it has? */
@@ -315,12 +321,15 @@ ttl_docs_start_query(QueryDesc *queryDesc, int eflags, ExecutorStart_hook_type s
 	LiveQueryHolder *holder;
 
 	starting.snapshot = queryDesc->snapshot;
-	ttl_docs_recognise_foreign_key_query(&starting, queryDesc, eflags);
+	if (eflags & EXEC_FLAG_SKIP_TRIGGERS)
+		ttl_docs_recognise_foreign_key_query(&starting, queryDesc);
 	/* reads the clock, so call it as soon after the snapshot as possible */
 	choose_instant(&starting);
 	ttl_docs_prepare_plan(queryDesc);
 	starting.stmt = queryDesc->plannedstmt;
-	starting.repacked = ttl_docs_repacked_collection(starting.stmt);
+	if (starting.stmt->commandType == CMD_INSERT &&
+		list_length(starting.stmt->rtable) > 1)
+		starting.repacked = ttl_docs_repacked_collection(starting.stmt);
 	starting.next = live_queries;
 	live_queries = &starting;
 	PG_TRY();
@@ -550,7 +559,7 @@ forget_live_query(void *arg)
 void
 ttl_docs_forget_transaction(void)
 {
-	ttl_docs_forget_kept_settings();
+	ttl_docs_kept_by_transaction = NULL;
 	if (has_published)
 		ttl_docs_unpublish_instants();
 	has_published = false;

@@ -77,7 +77,7 @@ belongs_to_repack(Oid classid, Oid object)
 
 /*
  * The collection that this query of pg_repack copies, expired documents
- * included; InvalidOid for every other query.
+ * included; InvalidOid for every other INSERT that may read a table.
  */
 Oid
 ttl_docs_repacked_collection(const PlannedStmt *stmt)
@@ -88,9 +88,7 @@ ttl_docs_repacked_collection(const PlannedStmt *stmt)
 	Oid			source;
 	bool		reads_more;
 
-	/* return early for most queries */
-	if (stmt->commandType != CMD_INSERT || !IsA(modify, ModifyTable) ||
-		list_length(stmt->rtable) < 2)
+	if (!IsA(modify, ModifyTable))
 		return InvalidOid;
 	target = rt_fetch(linitial_int(modify->resultRelations), stmt->rtable)->relid;
 	if (!is_in_repack_schema(target))

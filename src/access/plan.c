@@ -214,6 +214,22 @@ scans_collection(const PlannedStmt *stmt)
 	return false;
 }
 
+/*
+ * The parameter that carries the instant to parallel workers, or -1 if plan.c
+ * has not seen the plan.  Our mark follows the parameter.  The type of the
+ * mark cannot occur in a query.
+ */
+int
+ttl_docs_instant_param(const PlannedStmt *stmt)
+{
+	StaticAssertStmt(sizeof(Datum) == sizeof(TimestampTz),
+					 "the instant is passed as a Datum");
+	for (int i = list_length(stmt->paramExecTypes) - 1; i > 0; i--)
+		if (list_nth_oid(stmt->paramExecTypes, i) == PLAN_MARK_TYPE)
+			return i - 1;
+	return -1;
+}
+
 /* Adds the parameter for the instant and our mark, unless they are there. */
 static int
 add_instant_param(PlannedStmt *stmt)

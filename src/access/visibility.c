@@ -68,8 +68,8 @@ typedef struct KeptSettings
 	CollectionSettings settings;
 } KeptSettings;
 
-/* In TopTransactionContext */
-static KeptSettings *kept_by_transaction = NULL;
+/* In TopTransactionContext; instant.c clears the pointer at its end */
+KeptSettings *ttl_docs_kept_by_transaction = NULL;
 
 static inline Datum test_row(FunctionCallInfo fcinfo, bool is_parent);
 static TestState *test_state(FunctionCallInfo fcinfo, Oid collection,
@@ -243,7 +243,7 @@ settings_for_query(LiveQuery *query, Oid relid)
 {
 	bool		of_transaction = IsolationUsesXactSnapshot() &&
 		!ttl_docs_changed_collections();
-	KeptSettings **list = of_transaction ? &kept_by_transaction : &query->settings;
+	KeptSettings **list = of_transaction ? &ttl_docs_kept_by_transaction : &query->settings;
 	CollectionSettings settings;
 	KeptSettings *kept;
 
@@ -301,11 +301,4 @@ ttl_docs_report_later_collection(Oid relid)
 					get_rel_name(relid)),
 			 errdetail("The snapshot of this transaction is older than that change."),
 			 errhint("The transaction might succeed if retried.")));
-}
-
-/* The transaction ends, and its memory is freed. */
-void
-ttl_docs_forget_kept_settings(void)
-{
-	kept_by_transaction = NULL;
 }

@@ -15,15 +15,14 @@
 
 #include "miscadmin.h"
 #include "utils/acl.h"
-#include "utils/rls.h"
 
 #include "collection/collection_internal.h"
 
-/* Is the current user the owner or a superuser, with row_security = off? */
+/* With row_security = off: is the current user the owner or a superuser? */
 bool
-ttl_docs_acts_for_backup(Oid relid)
+ttl_docs_may_act_for_backup(Oid relid)
 {
-	return !row_security && !InLocalUserIdChange() &&
+	return !InLocalUserIdChange() &&
 		!InSecurityRestrictedOperation() &&
 		compat_table_ownercheck(relid, GetUserId());
 }

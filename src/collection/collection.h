@@ -12,6 +12,7 @@
 #include "catalog/objectaccess.h"
 #include "storage/lockdefs.h"
 #include "tcop/utility.h"
+#include "utils/rls.h"
 #include "utils/snapshot.h"
 
 #include "core/core.h"
@@ -49,7 +50,15 @@ extern Oid	ttl_docs_trigger_function(void);
 extern void ttl_docs_require_trigger(Oid relid, const Collection *collection);
 
 /* backup.c */
-extern bool ttl_docs_acts_for_backup(Oid relid);
+extern bool ttl_docs_may_act_for_backup(Oid relid);
+
+/* Does pg_dump or a restore run the query? */
+static inline bool
+ttl_docs_acts_for_backup(Oid relid)
+{
+	return !row_security && ttl_docs_may_act_for_backup(relid);
+}
+
 
 /* grace.c */
 extern bool ttl_docs_in_grace(const CollectionSettings *settings);

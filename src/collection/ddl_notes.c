@@ -129,10 +129,8 @@ ttl_docs_note_object_access(ObjectAccessType access, Oid classId, Oid objectId,
 	if (access == OAT_POST_CREATE && classId == TriggerRelationId)
 		ttl_docs_refuse_citus_trigger(objectId);
 
-	if (notebook == NULL ||
-		(access != OAT_DROP && access != OAT_POST_ALTER && access != OAT_POST_CREATE))
+	if (notebook == NULL)
 		return;
-
 	if (classId == RelationRelationId)
 		note_relation(access, objectId, subId, arg);
 	else if (classId == TriggerRelationId)

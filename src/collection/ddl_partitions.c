@@ -271,7 +271,7 @@ review_new_partition(Oid relid, const Collection *collection)
 	}
 	list_free(tables);
 	ttl_docs_write_label(relid, &collection->settings);
-	ttl_docs_note_change(collection->root);
+	ttl_docs_announce_change(collection->root);
 	if (collection->settings.on && !IsBinaryUpgrade)
 		ttl_docs_refuse_invalid_ttl(relid, NameStr(collection->settings.doc_column),
 									psprintf("%s OPERATOR(pg_catalog.=) %d",

@@ -106,8 +106,9 @@ static void
 announce_label_change(Oid relid)
 {
 	has_changed_label = true;
+	ttl_docs_end_turns |= TURN_OF_COLLECTION;
 	ttl_docs_invalidate_tree(relid);
-	ttl_docs_note_change(relid);
+	ttl_docs_announce_change(relid);
 }
 
 /* Reads the label of this table, not of its root; false if it has none. */

@@ -87,24 +87,3 @@ ttl_docs_period(int64 microseconds)
 					seconds / units[unit].seconds, units[unit].name,
 					rest / units[unit + 1].seconds, units[unit + 1].name);
 }
-
-/*
- * Lowers a time in shared memory to "to".  Returns false if the time is
- * already that early.
- */
-bool
-ttl_docs_lower_time(pg_atomic_uint64 *time, TimestampTz to)
-{
-	uint64		current = pg_atomic_read_u64(time);
-
-	while (to < (TimestampTz) current)
-		if (pg_atomic_compare_exchange_u64(time, &current, (uint64) to))
-			return true;
-	return false;
-}
-
-TimestampTz
-ttl_docs_read_time(pg_atomic_uint64 *time)
-{
-	return (TimestampTz) pg_atomic_read_u64(time);
-}

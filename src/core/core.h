@@ -9,7 +9,7 @@
 #ifndef TTL_DOCS_CORE_H
 #define TTL_DOCS_CORE_H
 
-#include "access/htup.h"
+#include "access/htup_details.h"
 #include "access/skey.h"
 #include "access/tupdesc.h"
 #include "executor/tuptable.h"
@@ -25,8 +25,17 @@
 #include "ttl_docs.h"
 
 /* preload.c */
-extern void ttl_docs_set_preloaded(void);
-extern void ttl_docs_require_preload(void);
+extern bool ttl_docs_is_preloaded;
+pg_noreturn extern void ttl_docs_report_not_preloaded(void);
+
+/* Raises an error unless the library was preloaded. */
+static inline void
+ttl_docs_require_preload(void)
+{
+	if (unlikely(!ttl_docs_is_preloaded))
+		ttl_docs_report_not_preloaded();
+}
+
 extern void ttl_docs_require_writable(FunctionCallInfo fcinfo);
 
 /* clock.c */
@@ -35,8 +44,27 @@ extern TimestampTz ttl_docs_server_clock(void);
 extern TimestampTz ttl_docs_shifted(TimestampTz time);
 extern int64 ttl_docs_elapsed(void);
 extern char *ttl_docs_period(int64 microseconds);
-extern bool ttl_docs_lower_time(pg_atomic_uint64 *time, TimestampTz to);
-extern TimestampTz ttl_docs_read_time(pg_atomic_uint64 *time);
+
+/*
+ * Lowers a time in shared memory to "to".  Returns false if the time is
+ * already that early.
+ */
+static inline bool
+ttl_docs_lower_time(pg_atomic_uint64 *time, TimestampTz to)
+{
+	uint64		current = pg_atomic_read_u64(time);
+
+	while (to < (TimestampTz) current)
+		if (pg_atomic_compare_exchange_u64(time, &current, (uint64) to))
+			return true;
+	return false;
+}
+
+static inline TimestampTz
+ttl_docs_read_time(pg_atomic_uint64 *time)
+{
+	return (TimestampTz) pg_atomic_read_u64(time);
+}
 
 /* expiry.c */
 
@@ -69,9 +97,29 @@ ttl_docs_make_stamp(Datum ts, bool ts_isnull, Datum ttl, bool ttl_isnull)
 	return stamp;
 }
 
-extern Stamp ttl_docs_row_stamp(const Collection *collection, TupleTableSlot *row);
-extern Stamp ttl_docs_tuple_stamp(const Collection *collection, HeapTuple tuple,
-								  TupleDesc tupdesc);
+static inline Stamp
+ttl_docs_row_stamp(const Collection *collection, TupleTableSlot *row)
+{
+	bool		ts_isnull;
+	bool		ttl_isnull;
+	Datum		ts = slot_getattr(row, collection->ts, &ts_isnull);
+	Datum		ttl = slot_getattr(row, collection->ttl, &ttl_isnull);
+
+	return ttl_docs_make_stamp(ts, ts_isnull, ttl, ttl_isnull);
+}
+
+static inline Stamp
+ttl_docs_tuple_stamp(const Collection *collection, HeapTuple tuple,
+					 TupleDesc tupdesc)
+{
+	bool		ts_isnull;
+	bool		ttl_isnull;
+	Datum		ts = heap_getattr(tuple, collection->ts, tupdesc, &ts_isnull);
+	Datum		ttl = heap_getattr(tuple, collection->ttl, tupdesc, &ttl_isnull);
+
+	return ttl_docs_make_stamp(ts, ts_isnull, ttl, ttl_isnull);
+}
+
 extern TimestampTz ttl_docs_due(TimestampTz ts, int32 ttl);
 extern ExpiryBounds ttl_docs_bounds(const CollectionSettings *settings,
 									TimestampTz instant);
@@ -142,7 +190,14 @@ extern char *ttl_docs_untrusted_code(Relation rel, Oid root, Oid *function,
 									 List **cascade_targets);
 
 /* purging.c */
-extern bool ttl_docs_is_purging(void);
+extern int	ttl_docs_purging_depth;
+
+static inline bool
+ttl_docs_is_purging(void)
+{
+	return ttl_docs_purging_depth > 0;
+}
+
 extern void ttl_docs_begin_purging(void);
 extern void ttl_docs_end_purging(void);
 

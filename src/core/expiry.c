@@ -26,34 +26,10 @@
  */
 #include "postgres.h"
 
-#include "access/htup_details.h"
 #include "common/int.h"
 #include "utils/timestamp.h"
 
 #include "core/core.h"
-
-Stamp
-ttl_docs_row_stamp(const Collection *collection, TupleTableSlot *row)
-{
-	bool		ts_isnull;
-	bool		ttl_isnull;
-	Datum		ts = slot_getattr(row, collection->ts, &ts_isnull);
-	Datum		ttl = slot_getattr(row, collection->ttl, &ttl_isnull);
-
-	return ttl_docs_make_stamp(ts, ts_isnull, ttl, ttl_isnull);
-}
-
-Stamp
-ttl_docs_tuple_stamp(const Collection *collection, HeapTuple tuple,
-					 TupleDesc tupdesc)
-{
-	bool		ts_isnull;
-	bool		ttl_isnull;
-	Datum		ts = heap_getattr(tuple, collection->ts, tupdesc, &ts_isnull);
-	Datum		ttl = heap_getattr(tuple, collection->ttl, tupdesc, &ttl_isnull);
-
-	return ttl_docs_make_stamp(ts, ts_isnull, ttl, ttl_isnull);
-}
 
 /* The due time for a _ts and a time to live; DT_NOEND = never. */
 TimestampTz

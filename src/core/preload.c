@@ -21,21 +21,12 @@
 
 #include "core/core.h"
 
-static bool preloaded = false;
+/* ttl_docs.c sets it while the postmaster loads shared_preload_libraries */
+bool		ttl_docs_is_preloaded = false;
 
-/* Called while the postmaster loads shared_preload_libraries. */
 void
-ttl_docs_set_preloaded(void)
+ttl_docs_report_not_preloaded(void)
 {
-	preloaded = true;
-}
-
-/* Raises an error unless the library was preloaded. */
-void
-ttl_docs_require_preload(void)
-{
-	if (preloaded)
-		return;
 	ereport(ERROR,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			 errmsg("ttl_docs must be loaded via \"shared_preload_libraries\""),

@@ -17,7 +17,7 @@
 
 PG_FUNCTION_INFO_V1(ttl_docs_purging);
 
-static int	purging_depth = 0;
+int			ttl_docs_purging_depth = 0;
 
 /*
  * purging()
@@ -29,20 +29,14 @@ ttl_docs_purging(PG_FUNCTION_ARGS)
 	PG_RETURN_BOOL(ttl_docs_is_purging());
 }
 
-bool
-ttl_docs_is_purging(void)
-{
-	return purging_depth > 0;
-}
-
 void
 ttl_docs_begin_purging(void)
 {
-	purging_depth++;
+	ttl_docs_purging_depth++;
 }
 
 void
 ttl_docs_end_purging(void)
 {
-	purging_depth--;
+	ttl_docs_purging_depth--;
 }

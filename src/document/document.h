@@ -11,6 +11,6 @@
 /* statement.c */
 extern void ttl_docs_document_init(void);
 extern void ttl_docs_forget_document_table(Oid relid);
-extern void ttl_docs_free_stale_plans(void);
+extern void ttl_docs_end_document_transaction(void);
 
 #endif							/* TTL_DOCS_DOCUMENT_H */

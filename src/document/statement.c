@@ -138,6 +138,7 @@ ttl_docs_run_statement(const DocumentKey *key, DocumentStatement statement,
 	options.read_only = statement == STATEMENT_READ || statement >= STATEMENT_ALL;
 
 	plan = find_plan(key, statement);
+	ttl_docs_end_turns |= TURN_OF_DOCUMENT;
 	running_statements++;
 	code = SPI_execute_plan_extended(plan, &options);
 	running_statements--;
@@ -318,6 +319,7 @@ retire_plan(DocumentTable *table, DocumentStatement statement)
 	}
 	caller = MemoryContextSwitchTo(TopMemoryContext);
 	retired_plans = lappend(retired_plans, plan);
+	ttl_docs_end_turns |= TURN_OF_DOCUMENT;
 	MemoryContextSwitchTo(caller);
 }
 
@@ -342,6 +344,7 @@ ttl_docs_forget_document_table(Oid relid)
 			table->is_valid = false;
 	}
 	has_invalid_tables = true;
+	ttl_docs_end_turns |= TURN_OF_DOCUMENT;
 }
 
 /*
@@ -349,7 +352,7 @@ ttl_docs_forget_document_table(Oid relid)
  * more.  Called when the transaction has ended.
  */
 void
-ttl_docs_free_stale_plans(void)
+ttl_docs_end_document_transaction(void)
 {
 	HASH_SEQ_STATUS status;
 	DocumentTable *table;
@@ -437,6 +440,7 @@ statement_text(const DocumentKey *key, DocumentStatement statement)
 							returned, table, condition, doc_column);
 	}
 	elog(ERROR, "unknown statement %d", (int) statement);
+	return NULL;				/* keep the compiler quiet */
 }
 
 /* Returns the text of an INSERT.  A generated key column gets no value. */

@@ -4,7 +4,7 @@
  *		Deletes a batch of candidates.
  *
  * The caller has a transaction (or subtransaction) and an active snapshot, and
- * rolls it back on ERROR.  The batch then says at which candidate it was.
+ * rolls it back on ERROR.  batch->current is then the candidate that failed.
  *
  * Judging.  Each candidate is fetched and judged again: only a row version that is
  * expired at this moment is deleted.  The fetch uses a dirty snapshot, which also
@@ -20,8 +20,8 @@
  * that (worker.c).
  *
  * Rights.  The batch runs as the owner of the table.  Deferred triggers fire with the
- * delete (core/delete.c): at the end of the transaction they would run as another
- * user, and an error would not tell which document it comes from.
+ * delete (core/delete.c).  At the end of the transaction they would run as another
+ * user, and it would be unknown which document causes an error.
  *
  * A batch ends with its last candidate, or after its time limit, or when it has
  * written MAX_BATCH_BYTES of WAL.
@@ -48,10 +48,10 @@
 
 /* WAL that a batch may write before it ends */
 #define MAX_BATCH_BYTES		UINT64CONST(4194304)
-/* without triggers, deletes are fast: check the limits once for so many rows */
+/* without triggers, deletes are fast: check the limits once per this many rows */
 #define ROWS_PER_CHECK		16
 
-/* What a batch needs for each of its candidates */
+/* The state of a batch while it runs */
 typedef struct BatchWork
 {
 	RowDeleter *deleter;
@@ -76,7 +76,7 @@ static DeleteResult delete_row(Relation rel, BatchWork *work, ItemPointer tid);
 static bool lock_row(Relation rel, ItemPointer tid, CommandId cid,
 					 TupleTableSlot *row, DeleteResult *result);
 
-/* Deletes the expired ones of the candidates, and sets the fate of each. */
+/* Deletes the candidates that are expired, and sets the fate of each candidate. */
 void
 ttl_docs_run_batch(PurgeBatch *batch)
 {
@@ -120,8 +120,8 @@ is_stale(const PurgeBatch *batch)
 }
 
 /*
- * SET CONSTRAINTS ALL IMMEDIATE, for the deferred triggers that core/delete.c does
- * not reach.
+ * Runs SET CONSTRAINTS ALL IMMEDIATE, for deferred triggers that core/delete.c does
+ * not fire.
  */
 static void
 set_constraints_immediate(void)
@@ -221,7 +221,7 @@ judge_and_delete(PurgeBatch *batch, BatchWork *work, const Candidate *candidate)
 		case DELETE_DONE:
 			batch->deleted++;
 			return CANDIDATE_GONE;
-		case DELETE_CHANGED:	/* by a commit a moment ago: judge it later */
+		case DELETE_CHANGED:	/* changed by a recent commit: judge it later */
 		case DELETE_BUSY:
 			return CANDIDATE_BUSY;
 		case DELETE_REFUSED:
@@ -272,11 +272,11 @@ send_message(Relation rel, BatchWork *work)
 	pfree(message.data);
 }
 
-/* Deletes a row, without a wait for its lock. */
+/* Deletes a row without waiting for its lock. */
 static DeleteResult
 delete_row(Relation rel, BatchWork *work, ItemPointer tid)
 {
-	/* triggers of the row before may have run commands */
+	/* triggers of the previous row may have run commands */
 	CommandId	cid = GetCurrentCommandId(true);
 	DeleteResult result = DELETE_DONE;
 
@@ -292,7 +292,10 @@ delete_row(Relation rel, BatchWork *work, ItemPointer tid)
 	return result;
 }
 
-/* Locks a row before its BEFORE triggers run; false, with a reason, if it cannot. */
+/*
+ * Locks a row before its BEFORE triggers run.  If this fails, returns false and sets
+ * *result.
+ */
 static bool
 lock_row(Relation rel, ItemPointer tid, CommandId cid, TupleTableSlot *row,
 		 DeleteResult *result)

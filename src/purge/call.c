@@ -4,15 +4,16 @@
  *		CALL purge().
  *
  * CALL purge() runs passes in the session of its caller, who owns the collections
- * or is a superuser, over everything that has expired when it begins, undeletable
- * documents included.  It uses the session's clock, and makes no pauses, because
- * somebody waits for it.  It waits for locks on the table, but not on documents.
+ * or is a superuser.  It deletes all documents that had expired when it began, and
+ * tries undeletable documents again.  It uses the session's clock.  It makes no
+ * pauses, because its caller waits for it.  It waits for locks on the table, but
+ * not for locks on documents.
  *
- * Each step is a subtransaction, so that an error undoes no more than a batch.
- * If the caller has no transaction open, each batch is committed; inside a block,
- * all of it belongs to the block.  Triggers run as in a worker: as the owner,
- * restricted, with nothing deferred.  Constraints that the caller has deferred stay
- * deferred.
+ * Each step is a subtransaction, so that an error rolls back one batch only.  If
+ * the caller has no transaction block, each batch is committed.  Inside a block,
+ * all batches belong to the transaction of the block.  Triggers run as in a worker:
+ * as the owner, in a restricted context, and none of them deferred.  Constraints
+ * that the caller has deferred stay deferred.
  *
  *-------------------------------------------------------------------------
  */
@@ -32,33 +33,33 @@
 
 PG_FUNCTION_INFO_V1(ttl_docs_purge_procedure);
 
-/* CALL purge() says how far it is so often */
+/* interval of progress messages */
 #define PROGRESS_PERIOD		(5 * USECS_PER_SEC)
 
-/* a batch of it may take so long */
+/* time limit of a batch, in microseconds */
 #define CALL_BATCH_TIME		INT64CONST(100000)
 
-/* What CALL purge() has to do, and has done */
+/* A CALL purge() */
 typedef struct PurgeCall
 {
-	bool		commits;
-	TimestampTz instant;
-	MemoryContext context;		/* lives through commits */
-	bool		has_told;		/* the caller of something */
-	int64		next_progress;
+	bool		commits;		/* commits each batch */
+	TimestampTz instant;		/* when it began */
+	MemoryContext context;		/* survives commits */
+	bool		has_reported;	/* has sent a message about a collection */
+	int64		next_progress;	/* elapsed time of the next progress message */
 } PurgeCall;
 
-/* What became of the tables of a collection */
+/* The result for all tables of a collection */
 typedef struct PurgeResult
 {
 	int64		deleted;
 	int64		undeletable;
-	bool		found_busy;
-	bool		found_others;	/* partitions of other owners */
+	bool		found_busy;		/* other sessions use expired documents */
+	bool		found_others;	/* there are partitions of other owners */
 	bool		has_error;
-	PurgeError	error;			/* the last one */
-	PurgeState	state;			/* a hold, or PURGE_IDLE */
-	char	   *detail;
+	PurgeError	error;			/* the last error */
+	PurgeState	state;			/* a hold, PURGE_NO_INDEX or PURGE_IDLE */
+	char	   *detail;			/* what blocks the purge, or NULL */
 } PurgeResult;
 
 static List *collections_of_caller(void);
@@ -69,7 +70,7 @@ static void purge_table(PurgeCall *call, Oid relid, Oid root,
 static void add_result(PurgeCall *call, const TablePass *pass,
 					   PurgeResult *result);
 static void update_undeletable(const TablePass *pass);
-static void tell_result(PurgeCall *call, Oid root, const char *name,
+static void report_result(PurgeCall *call, Oid root, const char *name,
 						const PurgeResult *result);
 
 /*
@@ -94,7 +95,7 @@ ttl_docs_purge_procedure(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_OBJECT_IN_USE),
 				 errmsg("cannot purge within a purge"),
 				 errhint("Do not call ttl_docs.purge() in a trigger that fires on DELETE.")));
-	/* a CALL is no query, which would hear what others have committed */
+	/* unlike a query, CALL does not process invalidations by itself */
 	AcceptInvalidationMessages();
 	SPI_connect_ext(atomic ? 0 : SPI_OPT_NONATOMIC);
 	call.commits = !atomic;
@@ -114,14 +115,14 @@ ttl_docs_purge_procedure(PG_FUNCTION_ARGS)
 	MemoryContextSwitchTo(caller);
 
 	/*
-	 * A procedure that calls us may have deferred constraints of its own.  Its
-	 * commit checks them now, so that all later transactions belong to the purge.
+	 * The procedure that calls us may have deferred constraints.  This commit
+	 * checks them, so that later transactions contain only work of the purge.
 	 */
 	if (call.commits)
 		SPI_commit();
 	foreach(lc, roots)
 		purge_collection(&call, lfirst_oid(lc));
-	if (!call.has_told)
+	if (!call.has_reported)
 		ereport(NOTICE, (errmsg("there was nothing to purge")));
 	MemoryContextDelete(call.context);
 	SPI_finish();
@@ -129,8 +130,8 @@ ttl_docs_purge_procedure(PG_FUNCTION_ARGS)
 }
 
 /*
- * All collections that the caller may purge, the oldest first: whoever else does
- * so locks them in the same order.
+ * All collections that the caller may purge, in the order of their OIDs, so that
+ * all calls lock them in the same order.
  */
 static List *
 collections_of_caller(void)
@@ -146,7 +147,7 @@ collections_of_caller(void)
 	return owned;
 }
 
-/* The one that was asked for by name: if it cannot be purged, that is an error. */
+/* Raises an error if the collection that the caller has named is held. */
 static void
 require_no_hold(Oid root)
 {
@@ -173,20 +174,20 @@ purge_collection(PurgeCall *call, Oid root)
 	List	   *tables;
 	ListCell   *lc;
 
-	/* it may have gone since the last commit */
+	/* another session may have dropped it since the last commit */
 	tables = name != NULL && compat_table_ownercheck(root, GetUserId()) ?
 		ttl_docs_collection_tables(root) : NIL;
 	MemoryContextSwitchTo(caller);
 	foreach(lc, tables)
 	{
-		/* of partitions, too: their triggers run as their owner */
+		/* the caller must own a partition, because its triggers run as its owner */
 		if (compat_table_ownercheck(lfirst_oid(lc), GetUserId()))
 			purge_table(call, lfirst_oid(lc), root, &result);
 		else
 			result.found_others = true;
 	}
 	if (tables != NIL)
-		tell_result(call, root, name, &result);
+		report_result(call, root, name, &result);
 }
 
 static void
@@ -204,7 +205,7 @@ purge_table(PurgeCall *call, Oid relid, Oid root, PurgeResult *result)
 	pass.foreground = true;
 	pass.in_block = !call->commits;
 	pass.instant = call->instant;
-	pass.reported_due = DT_NOBEGIN;
+	pass.announced_due = DT_NOBEGIN;
 	pass.time_limit = CALL_BATCH_TIME;
 	pass.row_limit = ttl_docs_purge_batch_size;
 	ttl_docs_begin_pass(&pass);
@@ -249,8 +250,9 @@ add_result(PurgeCall *call, const TablePass *pass, PurgeResult *result)
 }
 
 /*
- * Shows how many documents are undeletable now.  If a worker has left documents that
- * this call may have deleted, the workers have to count theirs again.
+ * Stores the number of undeletable documents in shared memory.  If workers have
+ * left documents, this call may have deleted some of them, so workers must count
+ * them again.
  */
 static void
 update_undeletable(const TablePass *pass)
@@ -263,16 +265,16 @@ update_undeletable(const TablePass *pass)
 	table->undeletable = pass->progress.left.undeletable;
 	LWLockRelease(ttl_docs_purge_shared->lock);
 	if (must_count)
-		ttl_docs_begin_anew(table);
+		ttl_docs_restart_purge_of(table);
 }
 
-/* Says what became of a collection. */
+/* Reports the result for a collection to the caller. */
 static void
-tell_result(PurgeCall *call, Oid root, const char *name, const PurgeResult *result)
+report_result(PurgeCall *call, Oid root, const char *name, const PurgeResult *result)
 {
 	const ShownError *error = &result->error.shown;
 
-	call->has_told |= result->deleted > 0 || result->found_busy ||
+	call->has_reported |= result->deleted > 0 || result->found_busy ||
 		result->found_others ||
 		result->state != PURGE_IDLE || result->has_error;
 	if (result->deleted > 0)
@@ -283,7 +285,7 @@ tell_result(PurgeCall *call, Oid root, const char *name, const PurgeResult *resu
 							   (long long) result->deleted, name)));
 	if (result->found_busy)
 		ereport(NOTICE,
-				(errmsg("expired documents of \"%s\" are in use by other sessions, and were left",
+				(errmsg("expired documents of \"%s\" are in use by other sessions and were not purged",
 						name)));
 	if (result->found_others)
 		ereport(NOTICE,

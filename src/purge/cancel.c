@@ -1,21 +1,21 @@
 /*-------------------------------------------------------------------------
  *
  * cancel.c
- *		Tells whether somebody cancelled CALL purge(), or a trigger raised that error itself.
+ *		Distinguishes a real cancel of CALL purge() from an error of a trigger.
  *
- * A trigger of a document can raise the error query_canceled by itself.  That is
- * an error of the document, and the call goes on.  A real cancel, and
- * statement_timeout, have to end the call.  Both are errors with the same code, also
- * where a trigger catches one and raises another with the same code.
+ * A trigger can raise the error query_canceled by itself.  That is an error of the
+ * document, and the call continues.  A real cancel, or statement_timeout, must end
+ * the call.  The error code is the same in both cases, even if a trigger catches
+ * one error and raises another.
  *
- * On a server that is not a standby, every real cancel reaches a process as SIGINT:
- * pg_cancel_backend(), a client's cancel request, and the handlers of
- * statement_timeout and lock_timeout, which send it to their own process.  So during
- * a step we notice that signal, and leave all the rest to the handler that was there.
- * lock_timeout alone is no cancel: core reports it under another code.
+ * On a server that is not a standby, every real cancel reaches a process as SIGINT.
+ * pg_cancel_backend() and a client's cancel request send it.  The handlers of
+ * statement_timeout and lock_timeout send it to their own process.  So during a
+ * step our signal handler records SIGINT, and then calls the previous handler.
+ * lock_timeout alone is not a cancel: core reports it with another error code.
  *
- * We set the handler with sigaction(), not with pqsignal(), because pqsignal() cannot
- * tell which handler was there before.
+ * We install the handler with sigaction(), not with pqsignal(), because not every
+ * version of pqsignal() returns the previous handler.
  *
  *-------------------------------------------------------------------------
  */
@@ -32,9 +32,9 @@ static struct sigaction before;
 static bool is_watching = false;
 static volatile sig_atomic_t was_cancelled = false;
 
-static void note_cancel(int signo);
+static void record_cancel(int signo);
 
-/* The step of a purge begins.  Ends with ttl_docs_end_cancel_watch(), on error, too. */
+/* A step begins.  Call ttl_docs_end_cancel_watch() at its end, also after ERROR. */
 void
 ttl_docs_begin_cancel_watch(void)
 {
@@ -44,15 +44,15 @@ ttl_docs_begin_cancel_watch(void)
 	was_cancelled = false;
 	if (sigaction(SIGINT, NULL, &before) != 0)
 		elog(ERROR, "could not read the handler of SIGINT: %m");
-	/* a background worker need not have a handler */
+	/* a background worker may have no handler */
 	if (before.sa_handler == SIG_DFL || before.sa_handler == SIG_IGN)
 		return;
 	action = before;
-	action.sa_handler = note_cancel;
+	action.sa_handler = record_cancel;
 	if (sigaction(SIGINT, &action, NULL) != 0)
 		elog(ERROR, "could not set the handler of SIGINT: %m");
 	is_watching = true;
-	/* one that came before the handler was there */
+	/* a cancel may have come before the handler was installed */
 	if (QueryCancelPending)
 		was_cancelled = true;
 }
@@ -74,7 +74,7 @@ ttl_docs_was_cancelled(void)
 
 /* Signal handler. */
 static void
-note_cancel(int signo)
+record_cancel(int signo)
 {
 	if (!get_timeout_indicator(LOCK_TIMEOUT, false) ||
 		get_timeout_indicator(STATEMENT_TIMEOUT, false))

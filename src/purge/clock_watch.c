@@ -1,11 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * clock_watch.c
- *		Notices when the clock of the server jumps.
+ *		Detects jumps of the server's clock.
  *
- * The launcher compares the clock with the time that has passed.  It follows the
- * clock in small steps, and backwards.  A large step ahead stays a jump until the
- * clock is back, or resume_purge() accepts it; until then the purge is held.
+ * The launcher compares the clock with elapsed time.  It accepts small steps of the
+ * clock, and all steps back.  A step ahead by more than CLOCK_JUMP is a jump: the
+ * purge is held until the clock is set back, or until resume_purge() accepts the
+ * jump.
  *
  *-------------------------------------------------------------------------
  */
@@ -16,9 +17,8 @@
 #define CLOCK_JUMP		(300 * USECS_PER_SEC)
 
 /*
- * By how much the clock is ahead of the time that has passed, in microseconds.
- * What counts is the clock of the server: a session that has moved its own meant
- * to.
+ * By how much the clock is ahead of elapsed time, in microseconds.  Ignores this
+ * session's clock_offset; measures the server clock.
  */
 int64
 ttl_docs_clock_jump(void)
@@ -29,7 +29,7 @@ ttl_docs_clock_jump(void)
 		(int64) pg_atomic_read_u64(&ttl_docs_purge_shared->clock_base);
 }
 
-/* Is that so much that the purge is held? */
+/* Has the clock jumped so far that the purge is held? */
 bool
 ttl_docs_clock_has_jumped(void)
 {
@@ -37,8 +37,9 @@ ttl_docs_clock_has_jumped(void)
 }
 
 /*
- * The launcher follows the clock, as long as it does not jump ahead.  When it has
- * gone back, times that were computed by it are too late.
+ * The launcher calls this to accept the current clock, unless it has jumped ahead.
+ * If the clock has gone back, times of visits are too late, so all tables are
+ * visited now.
  */
 void
 ttl_docs_observe_clock(void)
@@ -48,14 +49,14 @@ ttl_docs_observe_clock(void)
 
 	ttl_docs_purge_shared->clock_offset = ttl_docs_clock_offset;
 	if (difference + USECS_PER_SEC < last_difference)
-		ttl_docs_look_at_everything();
+		ttl_docs_visit_everything_now();
 	last_difference = difference;
 	if (!ttl_docs_clock_has_jumped())
 		pg_atomic_write_u64(&ttl_docs_purge_shared->clock_base,
 							(uint64) (ttl_docs_clock() - ttl_docs_elapsed()));
 }
 
-/* Is the clock right, or has resume_purge() accepted its jump for the table? */
+/* Has resume_purge() accepted the clock jump of a table, or was there no jump? */
 bool
 ttl_docs_jump_is_accepted(const PurgeTable *table)
 {

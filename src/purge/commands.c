@@ -1,17 +1,18 @@
 /*-------------------------------------------------------------------------
  *
  * commands.c
- *		Commands on databases and subscriptions that the purge has to know of.
+ *		Commands on databases and subscriptions that affect the purge.
  *
- * DROP DATABASE, a copy of one (CREATE DATABASE ... TEMPLATE), its renaming and
- * its move to another tablespace want nobody else in it.  They wait five seconds
- * for others to go, and with WITH (FORCE) end them if they have the right to end
- * a superuser's process.  So workers are asked to leave before the command
- * starts, and no new ones are sent while it runs.  Whoever may not run the
- * command does not get that far.
+ * Some commands need a database without other sessions: DROP DATABASE, CREATE
+ * DATABASE ... TEMPLATE, ALTER DATABASE ... RENAME and ALTER DATABASE ... SET
+ * TABLESPACE.  They wait five seconds for other sessions to end.  WITH (FORCE) ends
+ * other sessions, but only a superuser may end a worker that way.  So before such a
+ * command starts, we ask the workers to leave the database, and no new worker comes
+ * while the command runs.  We do this only if the user has the right to run the
+ * command.
  *
- * Commands after which there may be something to purge wake the launcher when
- * they are committed, also by COMMIT PREPARED (prepared.c).
+ * Other commands can turn the purge on or make documents purgeable.  Their commit,
+ * or COMMIT PREPARED (prepared.c), wakes the launcher.
  *
  *-------------------------------------------------------------------------
  */
@@ -33,24 +34,28 @@
 
 #include "purge/purge_internal.h"
 
-/* how long a command waits for workers to leave before it goes on */
+/* maximum time that a command waits for workers to leave */
 #define LEAVE_TIME		(3 * USECS_PER_SEC)
 #define LEAVE_POLL		10		/* milliseconds */
-/* longer than such a command waits for others; it lets workers in when it ends */
+/*
+ * How long no worker is sent, if the session of the command does not end this
+ * earlier.  Longer than any command waits for other sessions.
+ */
 #define KEEP_OUT_TIME	(60 * USECS_PER_SEC)
 
-/* A command that the purge has to know of, from its start to its end */
+/* A running command that affects the purge */
 typedef struct PurgeCommand
 {
-	struct PurgeCommand *outer;
-	PurgeDatabase *wanted;		/* that it wants without workers, or NULL */
+	struct PurgeCommand *outer; /* the command that runs this one, or NULL */
+	PurgeDatabase *wanted;		/* the database that it needs without workers, or
+								 * NULL */
 	bool		finishes_marked;	/* it may finish a transaction with a mark */
-	bool		is_gone;		/* the database was dropped */
+	bool		is_gone;		/* it has dropped the database */
 } PurgeCommand;
 
 static PurgeCommand *innermost_command = NULL;
 
-static void note_command(Node *parsetree);
+static void announce_effects_of(Node *parsetree);
 static Oid	wanted_database(Node *parsetree);
 static const char *template_of(CreatedbStmt *stmt);
 static bool sets_tablespace(AlterDatabaseStmt *stmt);
@@ -59,8 +64,9 @@ static void ask_workers_to_leave(Oid database);
 static bool has_worker(Oid database);
 
 /*
- * A utility command begins; false if there is nothing to do for it.  The entry is
- * not in a memory context of the command, which may commit.
+ * A utility command begins.  Returns false if the purge has nothing to do for it.
+ * The PurgeCommand is allocated in TopMemoryContext, because the command may
+ * commit.
  */
 bool
 ttl_docs_begin_purge_command(Node *parsetree)
@@ -71,7 +77,7 @@ ttl_docs_begin_purge_command(Node *parsetree)
 	bool		finishes_marked = database == NULL && ttl_docs_finishes_marked(parsetree);
 	PurgeCommand *command;
 
-	note_command(parsetree);
+	announce_effects_of(parsetree);
 	if (database == NULL && !finishes_marked)
 		return false;
 	command = MemoryContextAllocZero(TopMemoryContext, sizeof(PurgeCommand));
@@ -82,24 +88,24 @@ ttl_docs_begin_purge_command(Node *parsetree)
 	return true;
 }
 
-/* The command has run. */
+/* The command has succeeded. */
 void
 ttl_docs_purge_command_has_run(Node *parsetree)
 {
 	innermost_command->is_gone = IsA(parsetree, DropdbStmt);
 	if (!innermost_command->finishes_marked)
 		return;
-	ttl_docs_tell_of_all();
+	ttl_docs_announce_all();
 	ttl_docs_wake_for_databases();
 }
 
-/* A command ends, by itself or by an error: workers are let in again. */
+/* A command ends, also by an error: workers may enter the database again. */
 void
 ttl_docs_end_purge_command(void)
 {
 	PurgeCommand *command = innermost_command;
 
-	/* one that was dropped the launcher will forget */
+	/* the launcher removes the entry of a dropped database */
 	if (command->wanted != NULL && !command->is_gone)
 	{
 		command->wanted->keep_out_until = 0;
@@ -109,9 +115,9 @@ ttl_docs_end_purge_command(void)
 	pfree(command);
 }
 
-/* Commands after which it is worth to look. */
+/* Announces, at commit, a command after which there may be something to purge. */
 static void
-note_command(Node *parsetree)
+announce_effects_of(Node *parsetree)
 {
 	switch (nodeTag(parsetree))
 	{
@@ -120,12 +126,12 @@ note_command(Node *parsetree)
 		case T_AlterDatabaseStmt:
 		case T_AlterDatabaseSetStmt:
 		case T_AlterRoleSetStmt:
-			ttl_docs_note_database_change();
+			ttl_docs_announce_database_change();
 			break;
 		case T_CreateSubscriptionStmt:
 		case T_AlterSubscriptionStmt:
 		case T_DropSubscriptionStmt:
-			ttl_docs_note_change(InvalidOid);
+			ttl_docs_announce_change(InvalidOid);
 			break;
 		default:
 			break;
@@ -133,8 +139,8 @@ note_command(Node *parsetree)
 }
 
 /*
- * The database that a command wants for itself, if its user may run it;
- * InvalidOid for other commands.
+ * The database that a command needs without other sessions, if the user may run the
+ * command; InvalidOid for other commands.
  */
 static Oid
 wanted_database(Node *parsetree)
@@ -199,7 +205,7 @@ sets_tablespace(AlterDatabaseStmt *stmt)
 	return false;
 }
 
-/* Templates may be copied by whoever may create databases. */
+/* May the user copy a database?  Users with CREATEDB may copy templates. */
 static bool
 may_copy(Oid database)
 {
@@ -219,8 +225,8 @@ may_copy(Oid database)
 }
 
 /*
- * Sends no more workers to the database that the command wants, and waits for those
- * that are there, but not for long.
+ * Keeps new workers out of the database that the command needs, and waits up to
+ * LEAVE_TIME for running ones to leave.
  */
 void
 ttl_docs_keep_workers_out(void)
@@ -242,7 +248,7 @@ ttl_docs_keep_workers_out(void)
 						 LEAVE_POLL, compat_wait_event("TtlDocsPurgeLeave"));
 		ResetLatch(MyLatch);
 		CHECK_FOR_INTERRUPTS();
-		/* also those that were on their way */
+		/* also workers that have started in the meantime */
 		ask_workers_to_leave(oid);
 	}
 }
@@ -256,13 +262,13 @@ ask_workers_to_leave(Oid database)
 	LWLockAcquire(ttl_docs_purge_shared->lock, LW_EXCLUSIVE);
 	for (int i = 0; i < PURGE_MAX_WORKERS; i++)
 	{
-		PurgeWorkerSlot *slot = &ttl_docs_purge_shared->workers[i];
+		PurgeWorker *worker = &ttl_docs_purge_shared->workers[i];
 
-		if (slot->database != database || slot->must_leave)
+		if (worker->database != database || worker->must_leave)
 			continue;
-		slot->must_leave = true;
-		if (slot->pid != 0)
-			pids[count++] = slot->pid;
+		worker->must_leave = true;
+		if (worker->pid != 0)
+			pids[count++] = worker->pid;
 	}
 	LWLockRelease(ttl_docs_purge_shared->lock);
 	for (int i = 0; i < count; i++)

@@ -3,54 +3,59 @@
  * earliest.c
  *		When the first document of a table expires.
  *
- * Each table has an earliest expiry in shared memory: a moment before which no
- * document of the table expires, whether it is committed or not.  While
- * the clock has not reached it, nothing is expired, and writes need no probe of
- * their keys (write/keys.c).  If it is unknown, or has passed, they probe.  It is
- * a moment on the time scale of stamps, so it holds for any clock: for
- * sessions that have moved theirs, and for stamps that replication brings.
+ * Each table has an earliest expiry in shared memory: a time before which no
+ * document of the table expires, whether it is committed or not.  Before that time
+ * no document has expired, and writers need not probe their keys (write/keys.c).
+ * If the earliest expiry is unknown, or has passed, they probe.  It is computed
+ * from stamps, not from the clock.  So it is correct for every clock: for sessions
+ * that use another clock_offset, and for stamps that replication brings.
  *
- * Writers lower it.  A transaction announces a document before the row goes into
- * the table: it notes a claim, which is a table and the earliest expiry that
- * the transaction has written there, and lowers the value of the table.  The
- * claim stays until the transaction ends, because the row may arrive in the
- * index long after it was stamped (a wait for another transaction at the
- * same key, a large document, COPY that waits for its client).  So only the first
- * document of a transaction, and one that expires earlier than those before it,
- * costs more than a comparison.
+ * Writers lower the earliest expiry.  Before a transaction writes a row, it
+ * announces the document in two steps:
  *
- * Scans of the purge index raise it.  A purge scans the table in a pass
- * (pass.c).  A session scans the first entries of a btree
- * (write/maybe_expired.c).  A scan must not miss a document
- * that is announced and not in the index yet, or that comes into a part of the
- * index which was read already:
+ * 1. It sets a claim in shared memory: the table, and the earliest expiry that the
+ *    transaction has announced for it.
+ * 2. It lowers the earliest expiry of the table.
  *
- * 1. It resets its "announced".  From here on writers lower that value, too.
- * 2. It reads the claims of all sessions.  They cover what transactions that are
- *    still under way announced before step 1.
- * 3. It reads the index, which has the rows of all other transactions: those that
- *    are committed, prepared, or rolled back.
- * 4. The earliest of the three becomes the value of the table.
+ * The claim stays until the transaction ends, because the row may arrive in the
+ * index long after it was stamped (a wait for another transaction at the same key,
+ * a large document, COPY that waits for its client).  Only the first document of a
+ * transaction, and each one that expires earlier than those before it, costs more
+ * than a comparison.
+ *
+ * Scans of the purge index raise the earliest expiry.  The purge scans the table in
+ * a pass (pass.c).  A session scans the first entries of a btree
+ * (write/maybe_expired.c).  A scan must not miss a document that is announced but
+ * not in the index yet, or that arrives in a part of the index that the scan has
+ * already read:
+ *
+ * 1. The scan resets its "announced".  From now on, writers lower that value, too.
+ * 2. It reads the claims of all sessions.  They cover the documents that
+ *    transactions which are still under way announced before step 1.
+ * 3. It reads the index.  The index has the rows of all other transactions: those
+ *    that are committed, prepared, or rolled back.
+ * 4. The earliest of the three becomes the earliest expiry of the table.
  *
  * A prepared transaction needs no claim: its rows are in the index.
  *
- * Settings decide when a document expires.  A change of settings makes the value
- * unknown, and scans that are under way void.  The change holds a lock that
- * conflicts with ROW EXCLUSIVE, and every scan begins under ROW EXCLUSIVE; so no
- * scan begins under settings that are about to change.  (pause_purge() and
- * resume_purge() hold a weaker lock; they do not change when documents expire.)
+ * Settings decide when a document expires.  So a change of settings makes the
+ * earliest expiry unknown, and all scans that are under way void.  The change holds
+ * a lock that conflicts with ROW EXCLUSIVE, and every scan begins under ROW
+ * EXCLUSIVE.  So no scan begins under settings that are about to change.
+ * (pause_purge() and resume_purge() hold a weaker lock; they do not change when
+ * documents expire.)
  *
- * Locks.  Reading the value takes none.  Lowering and raising take a spinlock of the
- * table, for a few instructions.  The entry of a table may be reused for another
- * table at any moment.  So values are lowered atomically, which does no harm to
- * another table, and each scan has a number that no other scan has.  Only the
- * session itself writes its claims.  Readers see a claim of its current
- * transaction, or of an earlier one.  The latter does no harm: that transaction
- * has ended, so its rows are in the index.
+ * Locks.  Reading the earliest expiry takes no lock.  Lowering and raising it take
+ * a spinlock of the table, for a few instructions.  The entry of a table may be
+ * reused for another table at any time.  So values are lowered atomically, which
+ * does no harm to another table, and each scan has a number that no other scan has.
+ * Only the session itself writes its claims.  Other sessions see a claim of its
+ * current transaction or of an earlier one.  A claim of an earlier one does no
+ * harm: that transaction has ended, so its rows are in the index.
  *
  * Errors.  Nothing is undone, because a value that is too low is still correct.
- * A claim goes with its transaction, on FATAL, too.  After a crash shared memory
- * is made anew, and all values are unknown.
+ * The claims of a transaction end with it, after FATAL, too.  After a crash, shared
+ * memory is initialized again, and all values are unknown.
  *
  *-------------------------------------------------------------------------
  */
@@ -63,9 +68,9 @@
 
 #include "purge/purge_internal.h"
 
-/* how often the sessions scan a table, all together */
+/* minimum interval between two scans of a table by sessions */
 #define SCAN_INTERVAL	(USECS_PER_SEC / 2)
-/* tables that a session has a claim for; the others share one */
+/* tables for which a session has a claim each; all other tables share one claim */
 #define MAX_CLAIMS		7
 #define LOCK_COUNT		64
 
@@ -84,22 +89,22 @@ typedef struct Claim
 typedef struct SessionClaims
 {
 	Claim		of_table[MAX_CLAIMS];
-	pg_atomic_uint64 of_others; /* the earliest of all other tables; DT_NOEND =
-								 * none */
-	uint64		padding;		/* a session's claims fill a cache line */
+	pg_atomic_uint64 of_others; /* the earliest expiry in all other tables;
+								 * DT_NOEND = none */
+	uint64		padding;		/* makes the size that of a cache line */
 } SessionClaims;
 
 typedef struct EarliestShared
 {
-	pg_atomic_uint64 scans;		/* numbers of scans so far */
-	/* not in the entries of tables, which may be used for another table */
+	pg_atomic_uint64 scans;		/* number of the last scan */
+	/* not in the entries of tables, because those can be reused */
 	PaddedLock	locks[LOCK_COUNT];
 	SessionClaims sessions[FLEXIBLE_ARRAY_MEMBER];
 } EarliestShared;
 
 static EarliestShared *shared = NULL;
-static int	nclaims = 0;		/* of this transaction */
-static bool claims_others = false;
+static int	nclaims = 0;		/* tables with a claim of this transaction */
+static bool claims_others = false;	/* has it set the claim of other tables? */
 
 static slock_t *lock_of(const PurgeTable *table);
 static uint64 claim_key(Oid database, Oid relid);
@@ -114,7 +119,7 @@ ttl_docs_earliest_shmem_size(void)
 					mul_size(MaxBackends, sizeof(SessionClaims)));
 }
 
-/* Called while shared memory is set up, or attached to. */
+/* Creates the shared memory, or attaches to it. */
 void
 ttl_docs_earliest_shmem_init(void)
 {
@@ -139,7 +144,10 @@ ttl_docs_earliest_shmem_init(void)
 	}
 }
 
-/* Ask once for each use: the entry may be another table's a moment later. */
+/*
+ * The spinlock of a table.  Get it once for each use, because the entry may belong
+ * to another table a moment later.
+ */
 static slock_t *
 lock_of(const PurgeTable *table)
 {
@@ -153,8 +161,8 @@ claim_key(Oid database, Oid relid)
 }
 
 /*
- * This transaction is about to write a document that expires then.  Must be
- * called before the row goes into the table.
+ * Announces a document with this expiry.  Call this before the row is written to
+ * the table.
  */
 void
 ttl_docs_announce_expiry(Oid relid, Oid root, TimestampTz expiry)
@@ -166,11 +174,11 @@ ttl_docs_announce_expiry(Oid relid, Oid root, TimestampTz expiry)
 		return;
 	table = ttl_docs_purge_table(relid, root);
 	if (table == NULL)
-		return;					/* always unknown */
+		return;					/* without an entry, it is always unknown */
 
 	/*
-	 * A scan that begins after this has our claim: the lock, when it is released,
-	 * publishes the claim to whoever takes it next.
+	 * A scan that begins after this sees our claim: releasing the spinlock
+	 * publishes the claim to the next process that acquires it.
 	 */
 	lock = lock_of(table);
 	SpinLockAcquire(lock);
@@ -180,7 +188,7 @@ ttl_docs_announce_expiry(Oid relid, Oid root, TimestampTz expiry)
 	SpinLockRelease(lock);
 }
 
-/* Notes the claim of this transaction; false if it has one as early as that. */
+/* Sets a claim.  False if this transaction already has one that is not later. */
 static bool
 claim(Oid relid, TimestampTz expiry)
 {
@@ -194,7 +202,7 @@ claim(Oid relid, TimestampTz expiry)
 	if (nclaims == MAX_CLAIMS)
 	{
 		claims_others = true;
-		/* it may be of another table, so the table at hand may not know yet */
+		/* even if the claim is early enough, it may come from another table */
 		(void) ttl_docs_lower_time(&mine->of_others, expiry);
 		return true;
 	}
@@ -206,8 +214,8 @@ claim(Oid relid, TimestampTz expiry)
 }
 
 /*
- * The transaction has ended, or is prepared: its rows are in the index, and the
- * purge has been told of them.
+ * Drops the claims of a transaction that has ended or is prepared.  Its rows are in
+ * the index, and it has announced them to the purge.
  */
 void
 ttl_docs_drop_claims(void)
@@ -237,12 +245,12 @@ ttl_docs_earliest_expiry(Oid relid, Oid root)
 	if (table == NULL)
 		return DT_NOBEGIN;
 	earliest = ttl_docs_table_expiry(table);
-	/* the entry may be another table's by now */
+	/* the entry may belong to another table by now */
 	pg_read_barrier();
 	return gone == ttl_docs_tables_gone() ? earliest : DT_NOBEGIN;
 }
 
-/* The same for an entry that the caller has. */
+/* The same for an entry. */
 TimestampTz
 ttl_docs_table_expiry(PurgeTable *table)
 {
@@ -250,8 +258,8 @@ ttl_docs_table_expiry(PurgeTable *table)
 }
 
 /*
- * Begins the scan of a session; false if there is no room for the value, or if
- * sessions have scanned the table a moment ago.
+ * Begins a scan by a session.  False if the table has no entry, or if a session has
+ * scanned it within SCAN_INTERVAL.
  */
 bool
 ttl_docs_begin_session_scan(EarliestScan *scan, Oid relid, Oid root)
@@ -264,10 +272,7 @@ ttl_docs_begin_session_scan(EarliestScan *scan, Oid relid, Oid root)
 	return true;
 }
 
-/*
- * The value is unknown from now on, and a scan that is under way will not change
- * that.
- */
+/* Makes the earliest expiry unknown, and scans that are under way void. */
 void
 ttl_docs_forget_earliest(PurgeTable *table)
 {
@@ -281,8 +286,9 @@ ttl_docs_forget_earliest(PurgeTable *table)
 }
 
 /*
- * Begins a scan that may raise the value; an earlier one of the same kind is void.
- * The caller holds ROW EXCLUSIVE on the table since before it read the settings.
+ * Begins a scan that may raise the earliest expiry.  An earlier scan by the same
+ * kind of scanner becomes void.  The caller acquired ROW EXCLUSIVE on the table
+ * before it read the settings, and still holds it.
  */
 void
 ttl_docs_begin_scan(EarliestScan *scan, EarliestScanner scanner,
@@ -327,7 +333,7 @@ earliest_claim(const PurgeTable *table)
 	return earliest;
 }
 
-/* Ends the scan: what it has read expires no earlier than found. */
+/* Ends a scan.  No document that it has read expires before "found". */
 void
 ttl_docs_end_scan(EarliestScan *scan, TimestampTz found)
 {
@@ -347,7 +353,7 @@ ttl_docs_end_scan(EarliestScan *scan, TimestampTz found)
 	scan->table = NULL;
 }
 
-/* One session at a time, and then none for a while. */
+/* May this session scan the table?  One session in SCAN_INTERVAL may. */
 static bool
 is_time_to_scan(PurgeTable *table)
 {

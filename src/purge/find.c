@@ -7,17 +7,17 @@
  * expired.  The entries themselves are the candidates; the search does not read the
  * table.  It merges the two ranges of the index in the order of due times.  Slots
  * are rounded up, so the documents of these entries have expired, unless they were
- * written again since.  If TTL is off, or below a floor, the slot that contains the
- * floor is read as well; some of its documents are live, and the batch finds out
- * which (batch.c).
+ * written again since.  Floors are an exception: the slot that contains a floor is
+ * read as well, and some of its documents are live.  The batch judges each of them
+ * (batch.c).
  *
  * A search that ends within a slot keeps the position of the next entry.  The next
  * search reads that slot again from its beginning and skips the entries before the
  * position: entries of a slot are in the order of their rows.
  *
  * A BRIN index gives ranges of blocks.  Their rows are read and judged at once,
- * because most of them are live.  BRIN has no order and does not show what is due
- * next.
+ * because most of them are live.  BRIN has no order, and does not show the next due
+ * time.
  *
  * The search also finds out when the first live document expires, as far as the index
  * shows it (earliest.c): from the first entries of a btree, or from the rows of the
@@ -46,8 +46,9 @@
 
 #include "purge/purge_internal.h"
 
-/* time limit of a search; checked once for so many entries */
+/* time limit of a search */
 #define SEARCH_TIME		(USECS_PER_SEC / 2)
+/* number of entries after which a search checks its time limit */
 #define ENTRIES_PER_CHECK	4096
 /* maximum number of entries to count beyond the candidates */
 #define COUNT_LIMIT		2000000

@@ -3,21 +3,20 @@
  * hold.c
  *		Reasons not to purge a table.
  *
- * A hold never changes what queries see.  It keeps expired documents on disk, where
- * nothing is lost yet, until somebody has checked.
+ * A hold never changes what queries see.  It keeps expired documents on disk until
+ * the reason is gone, or until an administrator has checked.
  *
- * - paused, restored, grace: the settings say so (collection/hold.c).
- * - clock jump: the clock has moved far ahead of the time that has passed
- *   (clock_watch.c).
- * - subscribed: a subscription writes the table, and its publisher purges.  A
- *   subscriber cannot know this: the publisher may publish inserts only, be a plain
- *   table, or be a subscriber of this table.  Where nobody else purges, the owner
- *   says so with set_purge_subscribed().
- * - blocked: a trigger would run another role's code as the owner of the table
+ * - paused, restored, grace: the settings have this hold (collection/hold.c).
+ * - clock jump: the clock has moved far ahead of elapsed time (clock_watch.c).
+ * - subscribed: a subscription writes to the table, and the publisher should purge.
+ *   The subscriber cannot know whether the publisher does: it may publish inserts
+ *   only, publish a plain table, or subscribe to this table itself.  If no
+ *   publisher purges, the owner calls set_purge_subscribed().
+ * - blocked: the delete would run untrusted code as the owner of the table
  *   (core/trusted_code.c).
  * - pg_repack: its trigger is on the table, or on a table that a foreign key action
- *   reaches.  The trigger takes arguments, so core/trusted_code.c does not trust it.
- *   The purge goes on when pg_repack has removed it.
+ *   reaches.  The trigger has arguments, so core/trusted_code.c does not trust it.
+ *   The hold ends when pg_repack removes the trigger.
  *
  *-------------------------------------------------------------------------
  */
@@ -27,7 +26,7 @@
 
 #include "purge/purge_internal.h"
 
-/* The reason in the settings, or of the clock, not to purge now; or PURGE_IDLE. */
+/* The hold by the settings or the clock, or PURGE_IDLE. */
 PurgeState
 ttl_docs_hold_by_settings(const Collection *collection, const PurgeTable *table)
 {
@@ -39,9 +38,9 @@ ttl_docs_hold_by_settings(const Collection *collection, const PurgeTable *table)
 }
 
 /*
- * The reason in the catalogs not to purge a table, or PURGE_IDLE.  *detail says more,
- * or is NULL.  *reached are the tables that foreign key actions write to; all of them
- * are locked.
+ * The hold by the catalogs, or PURGE_IDLE.  *detail names the code that blocks the
+ * purge, or is NULL.  *reached are the tables that foreign key actions write to;
+ * all of them are locked.
  */
 PurgeState
 ttl_docs_hold_by_table(Relation rel, const Collection *collection, char **detail,

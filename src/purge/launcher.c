@@ -1,50 +1,54 @@
 /*-------------------------------------------------------------------------
  *
  * launcher.c
- *		The launcher decides when to send a worker to which database.
+ *		The launcher sends workers to databases.
  *
- * There is one, which the postmaster starts when recovery is over: not on a
- * standby, and after a promotion.  It is connected to no database, reads only
- * pg_database, and is started again a few seconds after it ended in whatever
- * way.  All it knows is in shared memory.
+ * There is one launcher.  The postmaster starts it when recovery is over: not on a
+ * standby, but after a promotion.  If it ends for any reason, the postmaster starts
+ * it again a few seconds later.  The launcher is connected to no database, and
+ * reads only pg_database.  All its knowledge is in shared memory.
  *
- * It sleeps until a database is due.  Sessions and workers lower due times and
- * wake it (shmem.c, notify.c), so an idle server is left alone.  Only
- * every five minutes does it look for what nobody told: databases that came or
- * went, and a clock that jumped.  A database that it does not know yet is due at
- * once: whether the extension is there, only a worker can tell.
+ * The launcher sleeps until the next visit of a database.  Sessions and workers
+ * lower next_visit and wake it (shmem.c, notify.c), so an idle server is not
+ * disturbed.  Every five minutes it checks for changes that nobody announces: new
+ * and dropped databases, and a clock that has jumped.  It sends a worker to a new
+ * database at once, because only a worker can see whether the extension is
+ * installed there.
  *
- * Only a worker can tell whether the purge is off in a database, and the worker's
- * settings can be out of date: it inherits them from the postmaster, reads those of the
- * database when it connects, and both may change right after that.  So the
- * launcher counts, in settings_epoch, whatever may have turned the purge on:
+ * Only a worker can see whether the purge is off in a database.  The settings of
+ * the worker can be out of date: it inherits the settings of the postmaster and
+ * reads those of the database when it connects, and both may change right after
+ * that.  So the launcher counts, in settings_epoch, all events that may have turned
+ * the purge on:
  *
  * 1. Settings change first: the postmaster reads its file, or ALTER DATABASE
- *    commits.  Then the launcher hears of it.  Then the launcher counts.
- * 2. A worker has the count of the moment when the launcher asked for it.  If it
- *    finds the purge to be off, it stores that count, and leaves the database due.
- * 3. The launcher believes a worker only if the count is still the same.
- *    Else it sends another one.  The other one is started after the launcher counted,
- *    so after the settings changed.
+ *    commits.  Then the launcher is notified, and increments settings_epoch.
+ * 2. A worker has the settings_epoch of the time when the launcher requested it.
+ *    If the worker finds that the purge is off, it stores that number in the entry
+ *    of the database, and sets next_visit to now.
+ * 3. The launcher trusts this result only while settings_epoch is still the same.
+ *    Otherwise it sends another worker, which starts after the settings changed.
  *
- * The launcher counts every five minutes as well, in case it was not told.
+ * The launcher also increments settings_epoch every five minutes, in case it was
+ * not notified.
  *
- * A worker has a place in shared memory from when it is asked for:
+ * The entry of a worker has three states:
  *
- *		free -> asked for	by the launcher, in send_worker()
- *		asked for -> taken	by the worker, in take_slot()
- *		taken -> free		by the worker when it exits, in leave_slot()
- *		asked for -> free	by the launcher, in reap_lost_workers(), if it
- *							could not be started
+ *		free -> requested		by the launcher, in send_worker()
+ *		requested -> running	by the worker, in attach_to_entry()
+ *		running -> free			by the worker when it exits, in free_entry()
+ *		requested -> free		by the launcher, in reap_lost_workers(), if the
+ *								worker could not be started
  *
- * One that does not come back in time is ended (end_overdue_worker).
+ * The launcher ends a worker that takes too long (end_overdue_worker).
  *
- * Databases that are due take turns, that which was visited longest ago first.
- * One that was purged to the end is left alone for purge_naptime, one whose
- * visits fail for longer and longer.  It gets a second worker only if the last
- * visit left several tables unfinished.
+ * If several databases are to be visited, the one that was visited longest ago is
+ * first.  A database whose last visit has purged everything gets no worker for
+ * purge_naptime.  After a visit that failed, the delay is longer, and grows with
+ * each failure.  A database gets a second worker only if its last visit had no time
+ * for several tables.
  *
- * An error ends the process (and is logged): the postmaster starts it again.
+ * An error ends the process and is logged.  The postmaster starts it again.
  *
  *-------------------------------------------------------------------------
  */
@@ -74,74 +78,77 @@
 #include "purge/purge_internal.h"
 
 #define RESTART_SECONDS		5
-/* a worker that was asked for and did not come is given up after that */
+/* time to wait for a requested worker to start */
 #define START_TIMEOUT		(30 * USECS_PER_SEC)
-/* a worker that is still there after that is ended */
+/* a worker that runs longer is ended */
 #define OVERDUE_TIME		(15 * USECS_PER_SEC)
-/* no free worker slot, or a worker that failed: try again after that */
+/* delay after a visit that failed; doubles with each failure */
 #define RETRY_TIME			USECS_PER_SEC
 #define LONGEST_RETRY_TIME	(60 * USECS_PER_SEC)
+/* delay after a failed start; doubles with each failure, up to RETRY_TIME */
 #define FIRST_START_RETRY	INT64CONST(50000)
-#define FAILED_STARTS_TO_TELL	6	/* after a second and a half */
+/* number of failed starts in a row that is logged: after a second and a half */
+#define FAILED_STARTS_TO_LOG	6
 
 static BackgroundWorkerHandle *handles[PURGE_MAX_WORKERS];
-static int	failed_starts = 0;		/* in a row */
-static int64 no_slot_until = 0; /* on the time that has passed */
+static int	failed_starts = 0;	/* in a row */
+static int64 no_worker_slot_until = 0;	/* do not try to start a worker before
+										 * then; elapsed time */
 
-static void describe_process(BackgroundWorker *worker, const char *name,
+static void describe_process(BackgroundWorker *process, const char *name,
 							 const char *function);
 static bool become_launcher(void);
 static void leave_launcher(int code, Datum arg);
 static void reload_settings(void);
 static void read_databases(void);
-static void note_databases(List *all, List *connectable);
+static void update_databases(List *all, List *connectable);
 static void ask_again_where_off(void);
 static void have_workers_reload(void);
 static void reap_lost_workers(void);
 static void end_overdue_worker(int index);
-static void free_lost_slot(PurgeWorkerSlot *slot);
+static void free_lost_worker(PurgeWorker *worker);
 static int	workers_in(Oid database);
 static TimestampTz send_workers(void);
 static TimestampTz visit_time(PurgeDatabase *database);
 static bool is_off(PurgeDatabase *database);
 static bool send_worker(PurgeDatabase *database);
-static void report_no_slot(void);
-static void note_worker_slot(void);
+static void report_no_worker_slot(void);
+static void clear_no_worker_slot(void);
 static void sleep_until(TimestampTz when, uint32 wait_event);
 
-/* Called when the library is preloaded. */
+/* Registers the launcher, when the library is preloaded. */
 void
 ttl_docs_register_launcher(void)
 {
-	BackgroundWorker worker;
+	BackgroundWorker process;
 
-	/* pg_upgrade wants to be alone */
+	/* pg_upgrade must be the only client */
 	if (IsBinaryUpgrade)
 		return;
-	describe_process(&worker, "ttl_docs launcher", PURGE_LAUNCHER_FUNCTION);
-	worker.bgw_restart_time = RESTART_SECONDS;
-	RegisterBackgroundWorker(&worker);
+	describe_process(&process, "ttl_docs launcher", PURGE_LAUNCHER_FUNCTION);
+	process.bgw_restart_time = RESTART_SECONDS;
+	RegisterBackgroundWorker(&process);
 }
 
-/* What the launcher and its workers have in common. */
+/* Sets what the launcher and its workers have in common. */
 static void
-describe_process(BackgroundWorker *worker, const char *name, const char *function)
+describe_process(BackgroundWorker *process, const char *name, const char *function)
 {
-	memset(worker, 0, sizeof(*worker));
-	worker->bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
-	worker->bgw_start_time = BgWorkerStart_RecoveryFinished;
-	worker->bgw_restart_time = BGW_NEVER_RESTART;
-	strlcpy(worker->bgw_library_name, TTL_DOCS_EXTENSION, BGW_MAXLEN);
-	strlcpy(worker->bgw_function_name, function, BGW_MAXLEN);
-	strlcpy(worker->bgw_name, name, BGW_MAXLEN);
-	strlcpy(worker->bgw_type, name, BGW_MAXLEN);
+	memset(process, 0, sizeof(*process));
+	process->bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
+	process->bgw_start_time = BgWorkerStart_RecoveryFinished;
+	process->bgw_restart_time = BGW_NEVER_RESTART;
+	strlcpy(process->bgw_library_name, TTL_DOCS_EXTENSION, BGW_MAXLEN);
+	strlcpy(process->bgw_function_name, function, BGW_MAXLEN);
+	strlcpy(process->bgw_name, name, BGW_MAXLEN);
+	strlcpy(process->bgw_type, name, BGW_MAXLEN);
 }
 
 void
 ttl_docs_launcher_main(Datum arg)
 {
 	MemoryContext context;
-	TimestampTz next_round = DT_NOBEGIN;
+	TimestampTz next_recheck = DT_NOBEGIN;
 	uint32		wait_event = compat_wait_event("TtlDocsLauncherMain");
 
 	(void) arg;
@@ -160,7 +167,7 @@ ttl_docs_launcher_main(Datum arg)
 	{
 		TimestampTz clock = ttl_docs_clock();
 		TimestampTz next;
-		bool		told;
+		bool		must_read;
 
 		CHECK_FOR_INTERRUPTS();
 		MemoryContextReset(context);
@@ -168,17 +175,21 @@ ttl_docs_launcher_main(Datum arg)
 			reload_settings();
 		ttl_docs_observe_clock();
 		reap_lost_workers();
-		/* a clock that went back must not put off the round, either */
-		told = pg_atomic_exchange_u32(&ttl_docs_purge_shared->must_read_databases, 0) != 0;
-		if (told || clock >= next_round || next_round > clock + PURGE_ROUND_TIME)
+		/* if the clock has gone back, next_recheck is too far in the future */
+		must_read = pg_atomic_exchange_u32(&ttl_docs_purge_shared->must_read_databases, 0) != 0;
+		if (must_read || clock >= next_recheck ||
+			next_recheck > clock + PURGE_RECHECK_TIME)
 		{
 			read_databases();
 			ask_again_where_off();
-			next_round = clock + PURGE_ROUND_TIME;
+			next_recheck = clock + PURGE_RECHECK_TIME;
 		}
-		next = Min(send_workers(), next_round);
+		next = Min(send_workers(), next_recheck);
 
-		/* from here on, whoever lowers a due time wakes us; so look again */
+		/*
+		 * From now on, a session that lowers next_visit wakes us.  Check once more
+		 * for sessions that lowered it before.
+		 */
 		pg_atomic_write_u64(&ttl_docs_purge_shared->wakes_at, (uint64) next);
 		pg_memory_barrier();
 		next = Min(next, send_workers());
@@ -187,7 +198,7 @@ ttl_docs_launcher_main(Datum arg)
 	}
 }
 
-/* There can be only one; false if it is somebody else. */
+/* Registers this process as the launcher.  False if there is another launcher. */
 static bool
 become_launcher(void)
 {
@@ -203,7 +214,7 @@ become_launcher(void)
 	LWLockRelease(ttl_docs_purge_shared->lock);
 	if (other != 0)
 		ereport(LOG,
-				(errmsg("the launcher of ttl_docs runs already, as process %d", other)));
+				(errmsg("ttl_docs launcher is already running with PID %d", other)));
 	return other == 0;
 }
 
@@ -231,8 +242,8 @@ reload_settings(void)
 }
 
 /*
- * The postmaster tells the workers, too, but the signal is lost on one that has
- * just been started.
+ * Makes all workers reload the configuration.  The postmaster signals them, too,
+ * but a worker that has just been started misses the signal.
  */
 static void
 have_workers_reload(void)
@@ -243,14 +254,14 @@ have_workers_reload(void)
 	LWLockRelease(ttl_docs_purge_shared->lock);
 }
 
-/* Databases where the purge was found to be off are visited again if they are due. */
+/* Allows visits to databases where a worker has found that the purge is off. */
 static void
 ask_again_where_off(void)
 {
 	(void) pg_atomic_fetch_add_u64(&ttl_docs_purge_shared->settings_epoch, 1);
 }
 
-/* Learns which databases there are. */
+/* Reads pg_database, and updates the entries of databases. */
 static void
 read_databases(void)
 {
@@ -274,7 +285,7 @@ read_databases(void)
 		MemoryContext of_transaction = MemoryContextSwitchTo(caller);
 
 		all = lappend_oid(all, form->oid);
-		/* -2 is what DROP DATABASE leaves when it is interrupted */
+		/* an interrupted DROP DATABASE sets datconnlimit to -2 */
 		if (form->datallowconn && form->datconnlimit != -2)
 			connectable = lappend_oid(connectable, form->oid);
 		MemoryContextSwitchTo(of_transaction);
@@ -285,8 +296,8 @@ read_databases(void)
 	MemoryContextSwitchTo(caller);
 
 	/*
-	 * Only what was known before the catalog was read can be gone: sessions in
-	 * a new database may have told of it in between.
+	 * Remove only entries that existed before the catalog was read.  Sessions in a
+	 * new database may have created an entry since.
 	 */
 	foreach(lc, known)
 	{
@@ -295,11 +306,11 @@ read_databases(void)
 		if (!list_member_oid(all, database))
 			ttl_docs_forget_database(database);
 	}
-	note_databases(all, connectable);
+	update_databases(all, connectable);
 }
 
 static void
-note_databases(List *all, List *connectable)
+update_databases(List *all, List *connectable)
 {
 	ListCell   *lc;
 
@@ -312,13 +323,14 @@ note_databases(List *all, List *connectable)
 			database->can_connect = can_connect;
 		else if (can_connect)
 			ereport(LOG,
-					(errmsg("ttl_docs has no room to purge the database with OID %u",
+					(errmsg("ttl_docs has no room in shared memory for the database with OID %u",
 							lfirst_oid(lc)),
-					 errhint("Use CALL ttl_docs.purge() in it.")));
+					 errdetail("No worker purges this database."),
+					 errhint("Connect to this database and run CALL ttl_docs.purge().")));
 	}
 }
 
-/* Sees to workers that were asked for and never came, or do not come back. */
+/* Frees the entries of workers that did not start, and ends overdue workers. */
 static void
 reap_lost_workers(void)
 {
@@ -326,63 +338,64 @@ reap_lost_workers(void)
 
 	for (int i = 0; i < PURGE_MAX_WORKERS; i++)
 	{
-		PurgeWorkerSlot *slot = &ttl_docs_purge_shared->workers[i];
+		PurgeWorker *worker = &ttl_docs_purge_shared->workers[i];
 		pid_t		pid;
 		bool		is_lost;
 
-		if (!OidIsValid(slot->database))
+		if (!OidIsValid(worker->database))
 			continue;
-		if (slot->pid != 0)
+		if (worker->pid != 0)
 		{
-			if (now - slot->asked >= OVERDUE_TIME)
+			if (now - worker->requested_at >= OVERDUE_TIME)
 				end_overdue_worker(i);
 			continue;
 		}
 		if (handles[i] != NULL)
 			is_lost = GetBackgroundWorkerPid(handles[i], &pid) == BGWH_STOPPED;
 		else
-			is_lost = now - slot->asked >= START_TIMEOUT;
+			is_lost = now - worker->requested_at >= START_TIMEOUT;
 		if (is_lost)
-			free_lost_slot(slot);
+			free_lost_worker(worker);
 	}
 }
 
 /*
- * A trigger does not let itself be cancelled: others have to get their turn.
+ * Ends a worker that takes too long, for example because a trigger ignores cancels.
+ * Other databases need their turn.
  *
- * The postmaster sends the signal, because only the postmaster knows for certain that
- * the process has not ended meanwhile.  A worker that an earlier launcher asked for
- * has no handle here.  It gets its signal from us, while we hold the lock: it cannot
- * end before it has taken that lock (leave_slot), so its process number is not
- * another process's by now.
+ * The postmaster sends the signal, because only the postmaster knows for certain
+ * that the process still exists.  A worker that an earlier launcher requested has
+ * no handle here.  We send the signal to it ourselves, while we hold the lock.  The
+ * worker takes the lock before it exits (free_entry), so its PID cannot belong to
+ * another process yet.
  */
 static void
 end_overdue_worker(int index)
 {
-	PurgeWorkerSlot *slot = &ttl_docs_purge_shared->workers[index];
+	PurgeWorker *worker = &ttl_docs_purge_shared->workers[index];
 	BackgroundWorkerHandle *handle = handles[index];
 	bool		is_there;
 
 	LWLockAcquire(ttl_docs_purge_shared->lock, LW_EXCLUSIVE);
-	is_there = slot->pid != 0;
+	is_there = worker->pid != 0;
 	if (is_there)
-		slot->was_ended = true;
+		worker->was_ended = true;
 	if (is_there && handle == NULL)
-		(void) kill(slot->pid, SIGTERM);
+		(void) kill(worker->pid, SIGTERM);
 	LWLockRelease(ttl_docs_purge_shared->lock);
 	if (is_there && handle != NULL)
 		TerminateBackgroundWorker(handle);
 }
 
 static void
-free_lost_slot(PurgeWorkerSlot *slot)
+free_lost_worker(PurgeWorker *worker)
 {
-	PurgeDatabase *database = ttl_docs_purge_database(slot->database, false);
+	PurgeDatabase *database = ttl_docs_purge_database(worker->database, false);
 
 	LWLockAcquire(ttl_docs_purge_shared->lock, LW_EXCLUSIVE);
-	if (slot->pid == 0)
+	if (worker->pid == 0)
 	{
-		memset(slot, 0, sizeof(*slot));
+		memset(worker, 0, sizeof(*worker));
 		if (database != NULL)
 		{
 			database->was_visited = true;
@@ -393,7 +406,7 @@ free_lost_slot(PurgeWorkerSlot *slot)
 	LWLockRelease(ttl_docs_purge_shared->lock);
 }
 
-/* How many workers are in a database, or on their way; InvalidOid = in any. */
+/* The number of requested and running workers of a database; InvalidOid = all. */
 static int
 workers_in(Oid database)
 {
@@ -410,9 +423,9 @@ workers_in(Oid database)
 }
 
 /*
- * Sends workers to the databases that are due, as many as may run, and returns
- * when the next one will be.  When all workers are out, the first that comes
- * back wakes us.
+ * Sends workers to databases, up to purge_workers at the same time.  Returns the
+ * time of the next visit of any other database; DT_NOEND if the maximum number of
+ * workers is running.  The exit of a worker wakes the launcher.
  */
 static TimestampTz
 send_workers(void)
@@ -434,7 +447,7 @@ send_workers(void)
 			PurgeDatabase *database = lfirst(lc);
 			TimestampTz when = visit_time(database);
 
-			/* with a little tolerance, for the clock has moved on */
+			/* with a tolerance of a millisecond */
 			if (when > clock + 1000)
 				next = Min(next, when);
 			else if (first == NULL || database->visited < first->visited)
@@ -442,14 +455,14 @@ send_workers(void)
 		}
 		if (first == NULL)
 		{
-			/* nobody waits for a worker any more */
-			if (ttl_docs_elapsed() >= no_slot_until)
-				note_worker_slot();
+			/* no database waits for a worker any more */
+			if (ttl_docs_elapsed() >= no_worker_slot_until)
+				clear_no_worker_slot();
 			break;
 		}
 		if (!send_worker(first))
 		{
-			next = clock + Max(no_slot_until - ttl_docs_elapsed(), 0);
+			next = clock + Max(no_worker_slot_until - ttl_docs_elapsed(), 0);
 			break;
 		}
 	}
@@ -457,17 +470,17 @@ send_workers(void)
 	return next;
 }
 
-/* When a database is to be visited; DT_NOEND if not at all. */
+/* When to send the next worker to a database; DT_NOEND if never. */
 static TimestampTz
 visit_time(PurgeDatabase *database)
 {
-	TimestampTz due = ttl_docs_read_time(&database->next_visit);
+	TimestampTz next_visit = ttl_docs_read_time(&database->next_visit);
 	int			workers = workers_in(database->database);
 	int64		now = ttl_docs_elapsed();
 	int64		free_at = now;
 
 	if (!database->can_connect || database->lacks_extension ||
-		is_off(database) || due == DT_NOEND ||
+		is_off(database) || next_visit == DT_NOEND ||
 		(workers > 0 && workers >= database->tables_left))
 		return DT_NOEND;
 	if (database->failures > 0)
@@ -477,11 +490,11 @@ visit_time(PurgeDatabase *database)
 		free_at = now + ttl_docs_rate_wait();
 	else if (database->was_visited)
 		free_at = database->visited + ttl_docs_purge_naptime * INT64CONST(1000);
-	free_at = Max(free_at, Max(database->keep_out_until, no_slot_until));
-	return Max(due, ttl_docs_clock() + Max(free_at - now, 0));
+	free_at = Max(free_at, Max(database->keep_out_until, no_worker_slot_until));
+	return Max(next_visit, ttl_docs_clock() + Max(free_at - now, 0));
 }
 
-/* Is the purge off there, as far as is known under the settings of now? */
+/* Has a worker found that the purge is off, under the current settings? */
 static bool
 is_off(PurgeDatabase *database)
 {
@@ -489,12 +502,12 @@ is_off(PurgeDatabase *database)
 		pg_atomic_read_u64(&ttl_docs_purge_shared->settings_epoch);
 }
 
-/* Asks the postmaster for a worker; false if it has none to give. */
+/* Requests a worker.  False if all background worker slots are in use. */
 static bool
 send_worker(PurgeDatabase *database)
 {
-	BackgroundWorker worker;
-	PurgeWorkerSlot *slot;
+	BackgroundWorker process;
+	PurgeWorker *worker;
 	BackgroundWorkerHandle *handle;
 	MemoryContext caller;
 	int			index = 0;
@@ -504,60 +517,61 @@ send_worker(PurgeDatabase *database)
 	while (index < PURGE_MAX_WORKERS - 1 &&
 		   OidIsValid(ttl_docs_purge_shared->workers[index].database))
 		index++;
-	slot = &ttl_docs_purge_shared->workers[index];
-	slot->database = database->database;
-	slot->generation = ++ttl_docs_purge_shared->worker_generation;
-	slot->pid = 0;
-	slot->asked = ttl_docs_elapsed();
-	slot->settings_epoch = pg_atomic_read_u64(&ttl_docs_purge_shared->settings_epoch);
-	slot->must_leave = slot->must_reload = slot->was_ended = false;
+	worker = &ttl_docs_purge_shared->workers[index];
+	worker->database = database->database;
+	worker->generation = ++ttl_docs_purge_shared->worker_generation;
+	worker->pid = 0;
+	worker->requested_at = ttl_docs_elapsed();
+	worker->settings_epoch = pg_atomic_read_u64(&ttl_docs_purge_shared->settings_epoch);
+	worker->must_leave = worker->must_reload = worker->was_ended = false;
 	LWLockRelease(ttl_docs_purge_shared->lock);
 
-	describe_process(&worker, "ttl_docs purge worker", PURGE_WORKER_FUNCTION);
-	worker.bgw_main_arg = Int32GetDatum(index);
-	memcpy(worker.bgw_extra, &slot->generation, sizeof(slot->generation));
-	worker.bgw_notify_pid = MyProcPid;
+	describe_process(&process, "ttl_docs purge worker", PURGE_WORKER_FUNCTION);
+	process.bgw_main_arg = Int32GetDatum(index);
+	memcpy(process.bgw_extra, &worker->generation, sizeof(worker->generation));
+	process.bgw_notify_pid = MyProcPid;
 
 	caller = MemoryContextSwitchTo(TopMemoryContext);
-	registered = RegisterDynamicBackgroundWorker(&worker, &handle);
+	registered = RegisterDynamicBackgroundWorker(&process, &handle);
 	MemoryContextSwitchTo(caller);
 	if (registered)
 	{
 		if (handles[index] != NULL)
 			pfree(handles[index]);
 		handles[index] = handle;
-		note_worker_slot();
+		clear_no_worker_slot();
 		return true;
 	}
 	LWLockAcquire(ttl_docs_purge_shared->lock, LW_EXCLUSIVE);
-	memset(slot, 0, sizeof(*slot));
+	memset(worker, 0, sizeof(*worker));
 	LWLockRelease(ttl_docs_purge_shared->lock);
-	report_no_slot();
+	report_no_worker_slot();
 	return false;
 }
 
 /*
- * Tries again soon: the slot of a worker that has just left is free in a moment.
- * If that goes on, it is logged, once, until a worker could be had again.
+ * No worker could be started.  Plans the next try soon, because the slot of a
+ * worker that has just exited becomes free in a moment.  If tries fail for a second
+ * and a half, logs it once, until a worker can be started again.
  */
 static void
-report_no_slot(void)
+report_no_worker_slot(void)
 {
-	no_slot_until = ttl_docs_elapsed() +
+	no_worker_slot_until = ttl_docs_elapsed() +
 		ttl_docs_growing_delay(FIRST_START_RETRY, failed_starts, RETRY_TIME);
 	failed_starts++;
-	if (failed_starts != FAILED_STARTS_TO_TELL)
+	if (failed_starts != FAILED_STARTS_TO_LOG)
 		return;
 	ttl_docs_purge_shared->lacks_worker_slot = true;
 	ereport(LOG,
 			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-			 errmsg("could not start a worker to purge expired documents: all background worker slots are taken"),
-			 errhint("Raise max_worker_processes. It is tried again until there is one.")));
+			 errmsg("could not start a worker to purge expired documents: all background worker slots are in use"),
+			 errhint("Raise max_worker_processes and restart the server. The launcher retries until a slot is free.")));
 }
 
-/* A worker can be had, or nobody needs one. */
+/* A worker was started, or no database needs one. */
 static void
-note_worker_slot(void)
+clear_no_worker_slot(void)
 {
 	failed_starts = 0;
 	ttl_docs_purge_shared->lacks_worker_slot = false;
@@ -568,10 +582,10 @@ sleep_until(TimestampTz when, uint32 wait_event)
 {
 	TimestampTz clock = ttl_docs_clock();
 	int64		wait = when <= clock ? 0 :
-		Min(when - clock, PURGE_ROUND_TIME);
+		Min(when - clock, PURGE_RECHECK_TIME);
 
 	pgstat_report_activity(STATE_IDLE, NULL);
-	/* somebody has to look whether workers come back */
+	/* check in time whether workers take too long */
 	if (workers_in(InvalidOid) > 0)
 		wait = Min(wait, OVERDUE_TIME);
 	if (wait > 0)

@@ -1,26 +1,30 @@
 /*-------------------------------------------------------------------------
  *
  * notify.c
- *		Sessions tell the purge when there will be something to do.
+ *		Sessions announce documents and changes of collections to the purge.
  *
- * The launcher sleeps until the next document is due.  A session that writes
- * one that is due earlier has to wake it.  That is done when the transaction
- * commits: before, there is nothing to purge.  Until then the session keeps
- * the earliest due time for each table that it writes to.  With the commit it
- * costs an atomic read for each of them, and mostly that is all, because what
- * is written last is due last.
+ * Documents.  The launcher sleeps until the next visit of a database.  A session
+ * that writes a document with an earlier due time has to wake the launcher.  It
+ * does so when its transaction commits, because nothing can be purged before.
+ * Until then the session keeps the earliest due time for each table that it writes
+ * to.  At commit, most sessions only do one atomic read for each table: documents
+ * that are written later are usually due later, so next_visit does not change.
  *
- * A session that changes which collections there are, or their settings, has
- * the database visited at once, and listed anew.  One that purges by itself,
- * within a transaction, has what it has purged counted when that commits.
+ * Changes.  If a transaction creates or changes collections, its commit makes
+ * workers visit the database at once and list its tables again.
  *
- * At the end of a transaction, and after the purge was told, its claims are dropped
- * (earliest.c).
+ * Counters.  If a transaction purges documents itself (CALL purge() in a block),
+ * they are counted at commit.
  *
- * There is nothing to undo on error: a due time that is too early costs a look.
- * A prepared transaction tells when it is prepared.  The purge finds its rows
- * not committed, and comes back for them by itself.  If the transaction has changed
- * collections, whoever finishes it tells once more (prepared.c).
+ * Claims.  At the end of a transaction, after its announcements, its claims are
+ * dropped (earliest.c).
+ *
+ * Errors.  Nothing has to be undone: a visit that is too early costs one search.
+ *
+ * Prepared transactions.  Their documents are announced by PREPARE TRANSACTION.
+ * The purge finds that the rows are not committed, and comes back for them.
+ * Changes of collections are announced again by the session that finishes the
+ * transaction (prepared.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -32,71 +36,77 @@
 
 #include "purge/purge_internal.h"
 
-typedef struct PendingDue
+/* A table that this transaction has written to */
+typedef struct PendingVisit
 {
 	PurgeTable *table;
-	TimestampTz due;
-	bool		begins_anew;	/* the position of the purge is of no use */
-} PendingDue;
+	TimestampTz due;			/* earliest due time of the slots written to */
+	bool		restarts_purge; /* the purge must begin from the start */
+} PendingVisit;
 
-/* What this transaction has written */
-static PendingDue *pending = NULL;	/* grows, and is kept */
+static PendingVisit *pending = NULL;	/* kept for later transactions */
 static int	npending = 0;
 static int	max_pending = 0;
 
-/* What it has purged, table by table; in TopTransactionContext */
+/* A batch that this transaction has purged */
 typedef struct PendingPurge
 {
 	PurgeTable *table;
 	int			rows;
 	SubTransactionId subid;
 } PendingPurge;
-static List *pending_purges = NIL;
+static List *pending_purges = NIL;	/* in TopTransactionContext */
 
-static bool must_list = false;	/* it changed collections: */
-static List *changed = NIL;		/* in TopTransactionContext */
-static bool must_read_databases = false;	/* it changed databases */
+/* Has this transaction created or changed collections? */
+static bool must_list = false;
 
-static PendingDue *pending_due(PurgeTable *table);
-static void tell(void);
+/* OIDs of these collections; InvalidOid = any.  In TopTransactionContext. */
+static List *changed = NIL;
+
+/* Has this transaction changed databases? */
+static bool must_read_databases = false;
+
+static PendingVisit *pending_visit(PurgeTable *table);
+static void announce_pending(void);
 static PurgeDatabase *my_database(void);
-static void tell_changes(PurgeDatabase *database, List *roots);
+static void announce_changes(PurgeDatabase *database, List *roots);
 static void count_pending_purges(void);
-static void note_due(ToldDocuments *told, Oid relid, const Collection *collection,
-					 int64 slot);
+static void add_pending_visit(AnnouncedDocuments *announced, Oid relid,
+							  const Collection *collection, int64 slot);
 
-/* A query begins to write documents to a table. */
+/* Call this when a query begins to write documents to a table. */
 void
-ttl_docs_begin_telling(ToldDocuments *told)
+ttl_docs_begin_announcing(AnnouncedDocuments *announced)
 {
-	told->entry = NULL;
-	told->announced = DT_NOEND;
+	announced->entry = NULL;
+	announced->earliest = DT_NOEND;
 }
 
 /*
- * This transaction is about to write a document with that stamp and slot to a
- * table.  Must be called before the row goes into the table.
+ * Announces a document with this stamp and slot.  Call this before the row is
+ * written to the table.
  */
 void
-ttl_docs_tell_document(ToldDocuments *told, Oid relid, const Collection *collection,
-					   const Stamp *stamp, int64 slot)
+ttl_docs_announce_document(AnnouncedDocuments *announced, Oid relid,
+						   const Collection *collection, const Stamp *stamp, int64 slot)
 {
 	TimestampTz expiry = ttl_docs_expired_from(&collection->settings, stamp);
 
-	if (expiry < told->announced)
+	if (expiry < announced->earliest)
 	{
 		ttl_docs_announce_expiry(relid, collection->root, expiry);
-		told->announced = expiry;
+		announced->earliest = expiry;
 	}
 	if (slot != NO_SLOT)
-		note_due(told, relid, collection, slot);
+		add_pending_visit(announced, relid, collection, slot);
 }
 
-/* Notes when the slot is due, for the end of the transaction. */
+/* Keeps the due time of a slot until the end of the transaction. */
 static void
-note_due(ToldDocuments *told, Oid relid, const Collection *collection, int64 slot)
+add_pending_visit(AnnouncedDocuments *announced, Oid relid,
+				  const Collection *collection, int64 slot)
 {
-	PendingDue *pending_table;
+	PendingVisit *pending_table;
 	TimestampTz due;
 	bool		is_below_floor = false;
 
@@ -111,21 +121,21 @@ note_due(ToldDocuments *told, Oid relid, const Collection *collection, int64 slo
 		return;
 	if (due == DT_NOEND)
 		return;
-	if (told->entry == NULL)
+	if (announced->entry == NULL)
 	{
-		told->entry = ttl_docs_purge_table(relid, collection->root);
-		/* without an entry, rounds find the document (visit_tables.c) */
-		if (told->entry == NULL)
+		announced->entry = ttl_docs_purge_table(relid, collection->root);
+		/* rounds find documents of tables without an entry (visit_tables.c) */
+		if (announced->entry == NULL)
 			return;
 	}
-	pending_table = pending_due(told->entry);
+	pending_table = pending_visit(announced->entry);
 	pending_table->due = Min(pending_table->due, due);
-	pending_table->begins_anew |= is_below_floor;
+	pending_table->restarts_purge |= is_below_floor;
 }
 
-/* What this transaction will tell of a table. */
-static PendingDue *
-pending_due(PurgeTable *table)
+/* The pending visit of a table.  Creates it if there is none. */
+static PendingVisit *
+pending_visit(PurgeTable *table)
 {
 	for (int i = npending - 1; i >= 0; i--)
 		if (pending[i].table == table)
@@ -135,22 +145,22 @@ pending_due(PurgeTable *table)
 		int			max = Max(max_pending * 2, 16);
 
 		pending = pending == NULL ?
-			MemoryContextAlloc(TopMemoryContext, max * sizeof(PendingDue)) :
-			repalloc(pending, max * sizeof(PendingDue));
+			MemoryContextAlloc(TopMemoryContext, max * sizeof(PendingVisit)) :
+			repalloc(pending, max * sizeof(PendingVisit));
 		max_pending = max;
 	}
 	pending[npending].table = table;
 	pending[npending].due = DT_NOEND;
-	pending[npending].begins_anew = false;
+	pending[npending].restarts_purge = false;
 	return &pending[npending++];
 }
 
 /*
- * This transaction has changed a collection, or made it, or something that may
- * concern the purge of any of them (InvalidOid).
+ * Announces, at commit, that this transaction has created or changed a collection.
+ * InvalidOid announces a change that may affect the purge of any collection.
  */
 void
-ttl_docs_note_change(Oid root)
+ttl_docs_announce_change(Oid root)
 {
 	MemoryContext caller = MemoryContextSwitchTo(TopTransactionContext);
 
@@ -161,14 +171,14 @@ ttl_docs_note_change(Oid root)
 		ttl_docs_settings_change(root);
 }
 
-/* This transaction has changed databases, or settings of them. */
+/* Announces, at commit, a change of databases or of their settings. */
 void
-ttl_docs_note_database_change(void)
+ttl_docs_announce_database_change(void)
 {
 	must_read_databases = true;
 }
 
-/* Has the launcher look which databases there are, and where the purge is on. */
+/* Makes the launcher read pg_database, and ask again where the purge was off. */
 void
 ttl_docs_wake_for_databases(void)
 {
@@ -176,7 +186,7 @@ ttl_docs_wake_for_databases(void)
 	ttl_docs_wake_launcher(DT_NOBEGIN);
 }
 
-/* A batch has been purged. */
+/* Counts a batch that has been purged. */
 void
 ttl_docs_count_purged(PurgeTable *table, int rows)
 {
@@ -191,7 +201,7 @@ ttl_docs_count_purged(PurgeTable *table, int rows)
 	LWLockRelease(ttl_docs_purge_shared->lock);
 }
 
-/* A batch will have been purged when this transaction commits. */
+/* Counts a batch when this transaction commits. */
 void
 ttl_docs_count_purged_at_commit(PurgeTable *table, int rows)
 {
@@ -218,7 +228,7 @@ count_pending_purges(void)
 	}
 }
 
-/* What was purged in a subtransaction belongs to its parent, or never was. */
+/* A subtransaction ends: its batches belong to its parent, or are rolled back. */
 void
 ttl_docs_follow_subtransaction(SubXactEvent event, SubTransactionId mySubid,
 							   SubTransactionId parentSubid)
@@ -238,9 +248,9 @@ ttl_docs_follow_subtransaction(SubXactEvent event, SubTransactionId mySubid,
 	}
 }
 
-/* The transaction comes to its end. */
+/* Makes the announcements of a transaction at its end. */
 void
-ttl_docs_tell_purge(XactEvent event)
+ttl_docs_announce_at_end(XactEvent event)
 {
 	switch (event)
 	{
@@ -251,14 +261,18 @@ ttl_docs_tell_purge(XactEvent event)
 		case XACT_EVENT_COMMIT:
 		case XACT_EVENT_PREPARE:
 			if (npending > 0 || must_list)
-				tell();
+				announce_pending();
 			count_pending_purges();
-			/* prepared, the databases are still as they were */
+			/* at PREPARE, others still see the old databases */
 			if (must_read_databases && event == XACT_EVENT_COMMIT)
 				ttl_docs_wake_for_databases();
 			/* fall through */
 		case XACT_EVENT_ABORT:
-			/* after tell(): a scan relies on the one or the other */
+
+			/*
+			 * After announce_pending(): a scan for the earliest expiry needs the
+			 * claim until the announcement is visible.
+			 */
 			ttl_docs_drop_claims();
 			npending = 0;
 			must_list = must_read_databases = false;
@@ -270,28 +284,28 @@ ttl_docs_tell_purge(XactEvent event)
 	}
 }
 
-/* The transaction is through: no error may be raised from here. */
+/* Announces documents and changes.  The transaction has ended: raise no error. */
 static void
-tell(void)
+announce_pending(void)
 {
 	PurgeDatabase *database = my_database();
 	TimestampTz earliest = DT_NOEND;
 
 	for (int i = 0; i < npending; i++)
 	{
-		if (pending[i].begins_anew)
-			ttl_docs_begin_anew(pending[i].table);
+		if (pending[i].restarts_purge)
+			ttl_docs_restart_purge_of(pending[i].table);
 		if (ttl_docs_lower_time(&pending[i].table->next_visit, pending[i].due))
 			earliest = Min(earliest, pending[i].due);
 	}
 	if (must_list)
-		tell_changes(database, changed);
+		announce_changes(database, changed);
 	else if (earliest != DT_NOEND && database != NULL &&
 			 ttl_docs_lower_time(&database->next_visit, earliest))
 		ttl_docs_wake_launcher(earliest);
 }
 
-/* This database in shared memory, which does not go while we are in it. */
+/* The entry of this database, which stays as long as this session is connected. */
 static PurgeDatabase *
 my_database(void)
 {
@@ -302,26 +316,29 @@ my_database(void)
 	return database;
 }
 
-/* Has the database visited at once, listed anew, and some collections looked at. */
+/*
+ * Makes workers visit the database at once, list its tables again, and visit all
+ * tables of some collections.
+ */
 static void
-tell_changes(PurgeDatabase *database, List *roots)
+announce_changes(PurgeDatabase *database, List *roots)
 {
 	if (database != NULL)
 	{
 		database->lacks_extension = false;
 		pg_atomic_write_u32(&database->must_list, 1);
 	}
-	ttl_docs_look_at_collections(roots);
+	ttl_docs_visit_collections_now(roots);
 	if (database != NULL && ttl_docs_lower_time(&database->next_visit, DT_NOBEGIN))
 		ttl_docs_wake_launcher(DT_NOBEGIN);
 }
 
-/* Something in this database has changed, and nobody knows what. */
+/* Announces that any collection of this database may have changed. */
 void
-ttl_docs_tell_of_all(void)
+ttl_docs_announce_all(void)
 {
 	List	   *all = list_make1_oid(InvalidOid);
 
-	tell_changes(my_database(), all);
+	announce_changes(my_database(), all);
 	list_free(all);
 }

@@ -1,11 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * notify.h
- *		What lower parts may tell the purge: that a document is written, that
- *		a collection changed, and when the first document of a table expires.
+ *		Functions of the purge that lower parts call: to announce a document
+ *		or a change of a collection, and to learn when the first document of
+ *		a table expires.
  *
- * This is the one header of the purge that collection, access and write may
- * include.
+ * Collection, access and write may include this header, but no other header of the
+ * purge.
  *
  *-------------------------------------------------------------------------
  */
@@ -14,22 +15,22 @@
 
 #include "core/core.h"
 
-/* A table in shared memory; its insides are the purge's */
+/* The entry of a table in shared memory.  Only the purge uses its fields. */
 typedef struct PurgeTable PurgeTable;
 
 /* notify.c */
 
-/* What a writer has told the purge of the documents that it writes to a table */
-typedef struct ToldDocuments
+/* The documents that a query has announced for a table so far */
+typedef struct AnnouncedDocuments
 {
-	PurgeTable *entry;			/* NULL if it was not looked up, or there is none */
-	TimestampTz announced;		/* the earliest expiry so far */
-} ToldDocuments;
-extern void ttl_docs_begin_telling(ToldDocuments *told);
-extern void ttl_docs_tell_document(ToldDocuments *told, Oid relid,
-								   const Collection *collection,
-								   const Stamp *stamp, int64 slot);
-extern void ttl_docs_note_change(Oid root);
+	PurgeTable *entry;			/* NULL if not looked up yet, or if there is none */
+	TimestampTz earliest;		/* the earliest expiry of these documents */
+} AnnouncedDocuments;
+extern void ttl_docs_begin_announcing(AnnouncedDocuments *announced);
+extern void ttl_docs_announce_document(AnnouncedDocuments *announced, Oid relid,
+									   const Collection *collection,
+									   const Stamp *stamp, int64 slot);
+extern void ttl_docs_announce_change(Oid root);
 
 /* earliest.c */
 
@@ -44,10 +45,11 @@ typedef enum EarliestScanner
 /* A scan that may raise the earliest expiry of a table */
 typedef struct EarliestScan
 {
-	PurgeTable *table;			/* NULL = none is under way */
+	PurgeTable *table;			/* NULL = no scan is under way */
 	EarliestScanner scanner;
-	uint64		number;
-	TimestampTz claimed;		/* by transactions that began before */
+	uint64		number;			/* no other scan has the same number */
+	TimestampTz claimed;		/* the earliest claim of transactions that were
+								 * under way when the scan began */
 } EarliestScan;
 extern TimestampTz ttl_docs_earliest_expiry(Oid relid, Oid root);
 extern bool ttl_docs_begin_session_scan(EarliestScan *scan, Oid relid, Oid root);

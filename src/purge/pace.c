@@ -1,22 +1,30 @@
 /*-------------------------------------------------------------------------
  *
  * pace.c
- *		How fast the purge goes: with what the foreground leaves over.
+ *		The pace of the purge: pauses between batches, and the rate limit.
  *
- * Load is the number of client sessions that are at work, averaged over the
- * last batches.  It is read from the shared process array without locks: a
- * session that does not wait for its client is at work.  (A walsender that has
- * nothing to send waits for activity.)  With none, there is no
- * pause at all.  With half as many as there are processors, or more, a pause is
- * PAUSE_FACTOR times as long as the batch before it, and with fewer of them
- * shorter: a purge that takes a processor from a client shows in its latency.
+ * Pauses.  Client sessions have priority.  A purge that takes a processor away from
+ * a client increases the latency of the client.  So a worker pauses after each
+ * batch, depending on the load.  The load is the number of active client sessions,
+ * averaged over the last batches:
  *
- * A backlog that grows all the same must not grow for ever.  If the oldest
- * document has been getting older for longer than a large purge takes, pauses
- * become shorter, the more the longer it goes on, until it no longer does.
+ * - If no session is active, there is no pause.
+ * - If at least half as many sessions are active as there are processors, a pause
+ *   is PAUSE_FACTOR times as long as the batch before it.
+ * - In between, the pause is proportional to the load.
  *
- * purge_max_rate is kept for all workers together.  Each batch takes the time that
- * its documents are worth, and begins when the time of those before it has passed.
+ * The number of active sessions is read from the shared process array without
+ * locks.  A session is active unless it waits for its client.  A walsender that has
+ * nothing to send does not count, either.
+ *
+ * Growing backlog.  A backlog must not grow forever because of pauses.  If the age
+ * of the oldest document grows for longer than PATIENCE, which is enough for a
+ * large purge, pauses become shorter.  They become shorter and shorter until the
+ * age no longer grows.
+ *
+ * Rate limit.  purge_max_rate is a limit for all workers together.  Each batch
+ * reserves the time that its rows take at that rate, and begins when the time
+ * reserved before it has passed.
  *
  *-------------------------------------------------------------------------
  */
@@ -32,19 +40,20 @@
 
 #define PAUSE_FACTOR		30
 #define LONGEST_PAUSE		USECS_PER_SEC
-/* how long a batch may take, on an idle server and on a busy one */
+/* time limit of a batch on an idle and on a busy server, in microseconds */
 #define IDLE_BATCH_TIME		INT64CONST(100000)
 #define BUSY_BATCH_TIME		INT64CONST(10000)
-/* where there are no batches, on a busy server */
+/* interval and duration of rests within a step on a busy server, in microseconds */
 #define REST_AFTER			1000
 #define REST_TIME			20000L
 /* weight of the newest observation */
 #define LOAD_WEIGHT			0.3
 #define IDLE_LOAD			0.05
-/* growing so long is nothing unusual; after that, pauses halve in this time */
+/* how long a backlog may grow before pauses become shorter */
 #define PATIENCE			(120 * USECS_PER_SEC)
+/* after this time of impatience, pauses are half as long */
 #define IMPATIENCE			(60 * USECS_PER_SEC)
-/* batches to a second under purge_max_rate, at least */
+/* minimum number of batches per second under purge_max_rate */
 #define RATE_BATCHES		10
 
 #define WAIT_CLASS_MASK		0xFF000000U
@@ -53,7 +62,7 @@ static double load = 0;
 
 static int	active_clients(void);
 
-/* Looks how busy the server is. */
+/* Measures the load of the server. */
 void
 ttl_docs_observe_load(void)
 {
@@ -80,7 +89,7 @@ active_clients(void)
 	return count;
 }
 
-/* The most documents for a batch. */
+/* The maximum number of documents in a batch. */
 int
 ttl_docs_pace_rows(void)
 {
@@ -91,7 +100,7 @@ ttl_docs_pace_rows(void)
 	return rows;
 }
 
-/* The most time for a batch, in microseconds. */
+/* The time limit of a batch, in microseconds. */
 int64
 ttl_docs_pace_time(void)
 {
@@ -99,8 +108,8 @@ ttl_docs_pace_time(void)
 }
 
 /*
- * Rests for a while if the server is busy and the last rest was some time ago:
- * for work that would else take a processor for longer than a batch may.  The caller
+ * Rests for REST_TIME if the server is busy and the last rest was REST_AFTER ago.
+ * This is for steps that use a processor for longer than a batch may.  The caller
  * has no page pinned.
  */
 void
@@ -112,7 +121,7 @@ ttl_docs_pace_rest(int64 *rested)
 	*rested = ttl_docs_elapsed();
 }
 
-/* How long to pause after a batch that took that long. */
+/* The duration of the pause after a batch of this duration, in microseconds. */
 int64
 ttl_docs_pace_pause(const PurgeTable *table, int64 batch_time)
 {
@@ -135,11 +144,11 @@ ttl_docs_pace_pause(const PurgeTable *table, int64 batch_time)
 }
 
 /*
- * A pass over the table has come to an end, for now: does its oldest document
- * get older?  The caller holds the lock.
+ * Observes, at the end of a pass or visit, whether the age of the oldest document
+ * grows.  The caller holds the lock.
  */
 void
-ttl_docs_note_oldest(PurgeTable *table, TimestampTz clock)
+ttl_docs_observe_oldest(PurgeTable *table, TimestampTz clock)
 {
 	int64		age = table->oldest == DT_NOEND ? 0 : clock - table->oldest;
 
@@ -151,8 +160,8 @@ ttl_docs_note_oldest(PurgeTable *table, TimestampTz clock)
 }
 
 /*
- * Takes the time that some documents are worth under purge_max_rate, before they
- * are purged, and returns how long to wait until it begins, in microseconds.
+ * Reserves the time that some rows take under purge_max_rate.  Returns how long to
+ * wait until that time begins, in microseconds.
  */
 int64
 ttl_docs_reserve_rate(int rows)
@@ -169,7 +178,7 @@ ttl_docs_reserve_rate(int rows)
 	return begin - now;
 }
 
-/* Gives back the time of documents that were not purged after all. */
+/* Gives back the reserved time of rows that were not purged. */
 void
 ttl_docs_return_rate(int rows)
 {

@@ -24,9 +24,9 @@
  * doubles the size again.
  *
  * The earliest expiry.  The searches of a pass may raise the earliest expiry of the
- * table (earliest.c).  That scan lasts until a search finds nothing, because documents
- * that are written meanwhile may come behind the position of the pass.  So a pass that
- * has deleted everything ends with one more search.
+ * table (earliest.c).  That scan lasts until a search finds nothing, because new
+ * documents may arrive in slots that the pass has already passed.  So a pass that has
+ * deleted everything ends with one more search.
  *
  *-------------------------------------------------------------------------
  */
@@ -72,7 +72,7 @@ static void batch_failed(TablePass *pass, PurgeBatch *batch);
 static void blame(TablePass *pass, PurgeBatch *batch, int culprit,
 				  PurgeErrorKind kind);
 
-/* Begins a pass; the caller has set all that is given. */
+/* Begins a pass; the caller has set the fields that it gives. */
 void
 ttl_docs_begin_pass(TablePass *pass)
 {
@@ -93,9 +93,9 @@ ttl_docs_begin_pass(TablePass *pass)
 	if (table->batch_limit > 0)
 		pass->batch_limit = Min(table->batch_limit, pass->row_limit);
 	LWLockRelease(ttl_docs_purge_shared->lock);
-	/* now, so that the position is kept even if the pass ends without a search */
-	if (pass->progress.is_set && pass->reported_due != DT_NOBEGIN)
-		ttl_docs_rewind_progress(&pass->progress, pass->reported_due);
+	/* rewind now, to keep the position even if the pass ends without a search */
+	if (pass->progress.is_set && pass->announced_due != DT_NOBEGIN)
+		ttl_docs_rewind_progress(&pass->progress, pass->announced_due);
 }
 
 /* Makes one step; false if the pass has ended. */
@@ -192,7 +192,10 @@ search_in_transaction(void *arg)
 	ttl_docs_close_target(target);
 }
 
-/* Was TTL never on, or was all that expired purged before the index was dropped? */
+/*
+ * Was TTL never on, or did a pass delete all expired documents before the index was
+ * dropped?
+ */
 static bool
 has_nothing_to_find(const TablePass *pass)
 {
@@ -205,7 +208,7 @@ has_nothing_to_find(const TablePass *pass)
 	return !OidIsValid(pass->target.index) && is_swept(pass->target.table, settings);
 }
 
-/* Has everything been purged that had expired when TTL was turned off? */
+/* Has the purge deleted all documents that had expired when TTL was turned off? */
 static bool
 is_swept(const PurgeTable *table, const CollectionSettings *settings)
 {
@@ -223,13 +226,13 @@ search_index(TablePass *pass)
 
 	if (!prepare_progress(pass, clock))
 	{
-		/* as if the last pass had just ended */
+		/* the same result as at the end of the last pass */
 		pass->candidates.is_complete = true;
 		pass->candidates.next_due = DT_NOEND;
 		return;
 	}
 	pass->progress.clock = clock;
-	/* CALL purge() also deletes what has expired in slots that are not over */
+	/* CALL purge() also deletes expired documents in slots that are not over */
 	if (pass->foreground && !pass->is_last_search)
 		clock = ttl_docs_time_past_slot(clock);
 	if (pass->target.table != NULL && !pass->in_block && pass->scan.table == NULL)
@@ -242,8 +245,8 @@ search_index(TablePass *pass)
 }
 
 /*
- * Makes sure that progress is valid, and goes back to left documents if it is time.
- * False if it is too early for a pass over a lazy collection.
+ * Makes sure that progress is valid, and begins a revisit of left documents if it is
+ * time.  False if it is too early for a pass over a lazy collection.
  */
 static bool
 prepare_progress(TablePass *pass, TimestampTz clock)
@@ -266,7 +269,7 @@ prepare_progress(TablePass *pass, TimestampTz clock)
 	return ttl_docs_begin_lazy(progress, clock, pass->continues);
 }
 
-/* Finds candidates; of a held table, finds out how many there are. */
+/* Finds candidates.  If the table is held, only counts them. */
 static void
 find_or_count(TablePass *pass, TimestampTz clock)
 {
@@ -298,13 +301,13 @@ begin_scan(TablePass *pass, TimestampTz clock)
 {
 	ttl_docs_begin_scan(&pass->scan, SCANNER_PURGE, pass->target.table);
 	pass->first_live = DT_NOEND;
-	/* searching ahead costs reads, and is only worth it if the value has passed */
+	/* search ahead only if the earliest expiry has passed: it costs many reads */
 	pass->ahead = pass->progress.next_block == 0 &&
 		ttl_docs_table_expiry(pass->target.table) <= clock ?
 		clock + LAZY_HORIZON : DT_NOBEGIN;
 }
 
-/* Is no expired document in the table, by this search and the ones before it? */
+/* Have the searches of this pass found no expired document in the table? */
 static bool
 found_nothing(const TablePass *pass)
 {
@@ -312,15 +315,15 @@ found_nothing(const TablePass *pass)
 		!ttl_docs_has_left(&pass->progress);
 }
 
-/* A moment before which no document of the table expires, after such a search. */
+/* The earliest expiry of the table, after searches that have found nothing. */
 static TimestampTz
 expiry_after_search(const TablePass *pass)
 {
 	TimestampTz expiry = ttl_docs_earliest_in_slot(pass->candidates.next_due);
 
-	/* live documents that the pass has met */
+	/* live documents that the pass has left */
 	expiry = Min(expiry, ttl_docs_revisit_at(&pass->progress));
-	/* documents reported before the first search may be behind a worker's position */
+	/* announced documents may be before the position at which a worker began */
 	if (!pass->foreground)
 		expiry = Min(expiry, ttl_docs_earliest_in_slot
 					 (ttl_docs_read_time(&pass->scan.table->next_visit)));
@@ -330,7 +333,7 @@ expiry_after_search(const TablePass *pass)
 	return expiry;
 }
 
-/* Stores in shared memory what a search has found. */
+/* Stores the backlog and its oldest document in shared memory. */
 static void
 store_backlog(TablePass *pass, TimestampTz clock)
 {
@@ -422,7 +425,8 @@ apply_batch(TablePass *pass, const PurgeBatch *batch)
 	if (batch->refused > 0)
 	{
 		ttl_docs_make_error(&pass->error, ERRCODE_TRIGGERED_ACTION_EXCEPTION,
-							"a BEFORE trigger keeps an expired document from being deleted");
+							"a BEFORE trigger keeps an expired document from being deleted",
+							NULL);
 		pass->has_error = true;
 		ttl_docs_record_pass_error(pass);
 	}
@@ -472,7 +476,7 @@ count_batch(TablePass *pass, const PurgeBatch *batch)
 	LWLockRelease(ttl_docs_purge_shared->lock);
 }
 
-/* All candidates have been dealt with; false if there are no more. */
+/* All candidates have been in a batch.  False if there are no more to search for. */
 static bool
 next_candidates(TablePass *pass)
 {

@@ -5,8 +5,8 @@
  *
  * A pass ends when it is through, when the table is held, gone or in trouble, or when
  * the visit is over.  A worker stores the result in shared memory, for the next pass
- * and for stat_collections.  If the epoch of the table was counted up meanwhile, the
- * next pass begins from the start.
+ * and for stat_collections.  If the epoch of the table was incremented during the
+ * pass, the next pass begins from the start.
  *
  *-------------------------------------------------------------------------
  */
@@ -14,7 +14,7 @@
 
 #include "purge/purge_internal.h"
 
-/* a BRIN index does not show when something is due */
+/* interval of passes over a lazy collection: BRIN does not show due times */
 #define LAZY_INTERVAL		(60 * USECS_PER_SEC)
 /* how soon a held table is visited again to count its backlog */
 #define HELD_INTERVAL		(10 * USECS_PER_SEC)
@@ -42,26 +42,26 @@ ttl_docs_pass_is_gone(TablePass *pass)
 }
 
 /*
- * There is a reason not to purge the table: pass->state.  Most reasons end with a
- * command that reports it.
+ * The table is held, and pass->state is the reason.  Most holds end with a command,
+ * which announces the change.
  */
 void
 ttl_docs_pass_is_held(TablePass *pass)
 {
 	TimestampTz clock = ttl_docs_clock();
-	TimestampTz next_visit = clock + PURGE_ROUND_TIME;
+	TimestampTz next_visit = clock + PURGE_RECHECK_TIME;
 
 	if (pass->state == PURGE_BLOCKED)
 	{
 		ttl_docs_make_error(&pass->error, ERRCODE_INSUFFICIENT_PRIVILEGE,
-							psprintf("%s would run somebody else's code as the owner of the table",
-									 pass->target.detail));
+							"the delete would run untrusted code as the owner of the table",
+							psprintf("Blocked by %s.", pass->target.detail));
 		ttl_docs_record_pass_error(pass);
 	}
-	/* pg_repack does not report its end */
+	/* pg_repack does not announce its end */
 	if (pass->state == PURGE_REPACKED)
 		next_visit = Min(next_visit, clock + HELD_INTERVAL);
-	/* stat_collections should show what expires meanwhile */
+	/* stat_collections should show the growing backlog */
 	if (pass->candidates.is_complete || pass->candidates.has_counted_all)
 		next_visit = Min(next_visit,
 						 Max(pass->candidates.next_due, clock + HELD_INTERVAL));
@@ -128,7 +128,7 @@ ttl_docs_pass_is_through(TablePass *pass)
 				 PURGE_WAITING : PURGE_IDLE, next_visit);
 }
 
-/* Keeps pass->error for stat_collections, and logs it if a worker met it. */
+/* Records pass->error for stat_collections.  A worker also logs it. */
 void
 ttl_docs_record_pass_error(TablePass *pass)
 {
@@ -140,8 +140,10 @@ ttl_docs_record_pass_error(TablePass *pass)
 						  &pass->error, !pass->foreground);
 }
 
-/* The pass ends among its candidates: the next one begins with the first that is
- * not done. */
+/*
+ * The pass ends before all candidates are done.  The next pass begins with the first
+ * one that is not done.
+ */
 void
 ttl_docs_save_positions(TablePass *pass)
 {
@@ -174,8 +176,9 @@ ttl_docs_save_positions(TablePass *pass)
 }
 
 /*
- * The same for candidates that were found by BRIN: the next pass begins with the block
- * of that candidate.  It counts left documents of this block again.
+ * The same for candidates of a BRIN index.  The next pass begins with the block of
+ * the first candidate that is not done.  It counts the left documents of this block
+ * again, so subtract them here.
  */
 static void
 save_block(TablePass *pass)
@@ -201,7 +204,7 @@ save_block(TablePass *pass)
 	}
 }
 
-/* When the oldest document that the pass has not deleted was due. */
+/* The due time of the oldest document that the pass has not deleted. */
 static TimestampTz
 oldest_remaining(const TablePass *pass)
 {
@@ -253,7 +256,7 @@ ttl_docs_end_pass(TablePass *pass, bool capped)
 		pass->next_visit = Min(pass->next_visit, clock);
 	}
 	table->state = pass->state;
-	/* a table that had no turn comes first in the next visit */
+	/* a table that had no turn keeps its old value, to come first in the next visit */
 	if (pass->had_turn)
 		table->visited = clock;
 	if (!PURGE_IS_HOLD(pass->state))
@@ -267,8 +270,8 @@ ttl_docs_end_pass(TablePass *pass, bool capped)
 		table->is_swept = !ttl_docs_has_left(&pass->progress);
 	}
 	table->batch_limit = pass->batch_limit < pass->row_limit ? pass->batch_limit : 0;
-	table->claimed_by = 0;
-	ttl_docs_note_oldest(table, clock);
+	table->taken_by = 0;
+	ttl_docs_observe_oldest(table, clock);
 	LWLockRelease(ttl_docs_purge_shared->lock);
 	ttl_docs_lower_time(&table->next_visit, pass->next_visit);
 }

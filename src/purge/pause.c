@@ -3,8 +3,9 @@
  * pause.c
  *		pause_purge(), resume_purge() and set_purge_subscribed().
  *
- * They write the label with a lock that keeps other changes of settings out, but no
- * writers: a batch that is under way may still end.
+ * They write the label under SHARE UPDATE EXCLUSIVE.  This lock conflicts with
+ * other changes of settings, but not with writers, so a batch that is under way can
+ * finish.
  *
  *-------------------------------------------------------------------------
  */
@@ -24,7 +25,7 @@ PG_FUNCTION_INFO_V1(ttl_docs_set_purge_subscribed);
 
 static void set_paused(FunctionCallInfo fcinfo, bool paused);
 static void reset_trouble(Oid relid, Oid root);
-static void tell_remaining_hold(Oid relid);
+static void report_remaining_hold(Oid relid);
 
 /*
  * pause_purge(collection regclass)
@@ -39,8 +40,8 @@ ttl_docs_pause_purge(PG_FUNCTION_ARGS)
 /*
  * resume_purge(collection regclass)
  *
- * Ends a pause, and the holds after a restore, a jump of the clock and a change of
- * settings.  Undeletable documents are tried again at once.
+ * Ends a pause, and the holds after a restore, a clock jump and a change of
+ * settings.  The purge retries undeletable documents at once.
  */
 Datum
 ttl_docs_resume_purge(PG_FUNCTION_ARGS)
@@ -54,14 +55,10 @@ ttl_docs_resume_purge(PG_FUNCTION_ARGS)
 	foreach(lc, tables)
 		reset_trouble(lfirst_oid(lc), root);
 	if (tables != NIL)
-		tell_remaining_hold(linitial_oid(tables));
+		report_remaining_hold(linitial_oid(tables));
 	PG_RETURN_VOID();
 }
 
-/*
- * Writes the label.  The lock keeps other changes of it away, but no writers: a
- * batch that is under way may still end.
- */
 static void
 set_paused(FunctionCallInfo fcinfo, bool paused)
 {
@@ -85,8 +82,7 @@ set_paused(FunctionCallInfo fcinfo, bool paused)
 /*
  * set_purge_subscribed(collection regclass, purge_subscribed boolean)
  *
- * Should the collection be purged here although a subscription writes it?  The lock
- * is that of pause_purge().
+ * Sets whether to purge the collection here even if a subscription writes to it.
  */
 Datum
 ttl_docs_set_purge_subscribed(PG_FUNCTION_ARGS)
@@ -99,7 +95,7 @@ ttl_docs_set_purge_subscribed(PG_FUNCTION_ARGS)
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 				 errmsg("purge_subscribed cannot be null"),
-				 errhint("Use true to purge here, or false to leave it to the publisher.")));
+				 errhint("Use true to purge the collection here, or false to let the publisher purge it.")));
 	rel = ttl_docs_open_collection(ttl_docs_collection_arg(fcinfo),
 								   ShareUpdateExclusiveLock, &collection);
 	collection.settings.purge_subscribed = PG_GETARG_BOOL(1);
@@ -108,7 +104,7 @@ ttl_docs_set_purge_subscribed(PG_FUNCTION_ARGS)
 	PG_RETURN_VOID();
 }
 
-/* Forgets the trouble of a table, and accepts the clock as it is. */
+/* Resets the trouble of a table, and accepts the current clock. */
 static void
 reset_trouble(Oid relid, Oid root)
 {
@@ -122,12 +118,12 @@ reset_trouble(Oid relid, Oid root)
 	table->undeletable = 0;
 	table->accepted_jump = jump;
 	LWLockRelease(ttl_docs_purge_shared->lock);
-	ttl_docs_begin_anew(table);
+	ttl_docs_restart_purge_of(table);
 }
 
-/* Some holds are not for resume_purge() to end. */
+/* Raises a NOTICE if there is a hold that resume_purge() cannot end. */
 static void
-tell_remaining_hold(Oid relid)
+report_remaining_hold(Oid relid)
 {
 	Relation	rel = table_open(relid, AccessShareLock);
 	Collection	collection;

@@ -3,25 +3,25 @@
  * prepared.c
  *		Prepared transactions that change collections.
  *
- * A transaction tells the purge what it has changed when it commits (notify.c,
+ * A transaction announces its changes of collections when it commits (notify.c,
  * commands.c).  PREPARE TRANSACTION is too early: workers still see the old
- * catalogs.  So the session that runs COMMIT PREPARED or ROLLBACK PREPARED notifies
- * the purge.  That session does not know what the transaction has changed, so it has
- * all tables of the database looked at.
+ * catalogs.  So the session that runs COMMIT PREPARED or ROLLBACK PREPARED
+ * announces them.  That session does not know what the transaction has changed, so
+ * it makes workers visit all tables of the database.
  *
- * Most prepared transactions change no collection, and nobody should be woken
- * for those.  A transaction that does takes a lock when it is prepared, the
- * mark.  PostgreSQL keeps the locks of prepared transactions through a restart, a
- * crash and a promotion, and releases them when the transaction is finished.  The
- * mark keeps nobody out: it is taken in one mode only, which does not conflict with
+ * Most prepared transactions change no collection, and should wake no worker.  A
+ * transaction that changes collections takes a special lock when it is prepared:
+ * the mark.  PostgreSQL keeps the locks of prepared transactions through a restart,
+ * a crash and a promotion, and releases them when the transaction is finished.  The
+ * mark blocks nobody: it is only taken in a mode that does not conflict with
  * itself.  In pg_locks it has the locktype "object", the class pg_extension, the
- * object 0 and the subobject of PREPARED_MARK.
+ * object 0 and the subobject PREPARED_MARK.
  *
- * Documents need no mark.  They are announced at PREPARE, and a worker that finds a
- * row that is not committed comes back for it.
+ * Documents need no mark.  PREPARE TRANSACTION announces them, and a worker that
+ * finds an uncommitted row comes back for it.
  *
- * Logical replication finishes prepared transactions without a command.  They
- * have written documents, and changed no collection.
+ * Logical replication finishes prepared transactions without a command.  These
+ * transactions have written documents, but changed no collection.
  *
  *-------------------------------------------------------------------------
  */
@@ -34,14 +34,14 @@
 
 #include "purge/purge_internal.h"
 
-/* a subobject that an extension does not have */
+/* a subobject number that no other lock on an extension uses */
 #define PREPARED_MARK	0x7474
 
 static void set_mark(LOCKTAG *mark);
 
 /*
- * Marks a transaction that is about to be prepared.  Called before locks are
- * written to its state.
+ * Marks a transaction that is about to be prepared.  Call this before core writes
+ * the locks to the state file of the transaction.
  */
 void
 ttl_docs_mark_prepared(void)
@@ -53,8 +53,8 @@ ttl_docs_mark_prepared(void)
 }
 
 /*
- * Is this a command that finishes a prepared transaction, in a database where one
- * has the mark?  It need not be the same one.
+ * Does this command finish a prepared transaction, and does any prepared
+ * transaction of this database have the mark?  The two need not be the same.
  */
 bool
 ttl_docs_finishes_marked(Node *parsetree)

@@ -6,10 +6,11 @@
  * Position.  Documents are written into slots that have yet to expire.  So the
  * next search of the purge index begins where the last one ended, and never reads
  * again the dead entries that an old snapshot keeps in the index.  If a document is
- * written into a slot that the purge has passed, its commit reports the due time,
- * and the position goes back to that slot.  That happens if the clock did not give
- * its stamp, or if its session was held up.  A position is not valid after a change
- * of settings or of the index, or if the clock has gone back.
+ * written into a slot that the purge has passed, its commit announces the due time,
+ * and the position goes back to that slot.  This happens if the stamp did not come
+ * from the clock (replication, a restore), or if the commit was late.  A position
+ * is not valid after a change of settings or of the index, or if the clock has gone
+ * back.
  *
  * Left documents.  A pass leaves a document that is busy, that cannot be deleted,
  * or that is still live, and goes on with the others.  The positions of the first
@@ -76,7 +77,7 @@ ttl_docs_reset_progress(PurgeProgress *progress, const PurgeTarget *target,
 	progress->left.expire_at = DT_NOEND;
 }
 
-/* Was it recorded under what is still the case? */
+/* Are settings, index and clock as they were when the progress was recorded? */
 bool
 ttl_docs_progress_is_valid(const PurgeProgress *progress, const PurgeTarget *target,
 						   TimestampTz clock)
@@ -96,9 +97,9 @@ ttl_docs_progress_is_valid(const PurgeProgress *progress, const PurgeTarget *tar
 }
 
 /*
- * A document was committed in a slot with that due time: goes back to the slot, if
- * the position is beyond it.  If the search then meets left documents again, a
- * revisit counts all of them anew.
+ * A document was committed in a slot with this due time.  Moves the position back to
+ * the slot, if it is beyond it.  If the next search will find left documents again,
+ * begins a revisit, which counts all of them again.
  */
 void
 ttl_docs_rewind_progress(PurgeProgress *progress, TimestampTz due)
@@ -148,7 +149,7 @@ leave_in_trouble(PurgeProgress *progress, const Candidate *candidate,
 	leave(progress, candidate);
 }
 
-/* Leaves a document that expires only then. */
+/* Leaves a live document, which expires at the given time. */
 void
 ttl_docs_leave_live(PurgeProgress *progress, const Candidate *candidate,
 					TimestampTz expires)
@@ -182,7 +183,7 @@ ttl_docs_has_left(const PurgeProgress *progress)
 	return progress->left.busy > 0 || progress->left.undeletable > 0;
 }
 
-/* How long to wait for what is busy. */
+/* The delay before the next visit to a busy document or table. */
 TimestampTz
 ttl_docs_busy_delay(const PurgeProgress *progress)
 {
@@ -213,7 +214,7 @@ ttl_docs_revisit_at(const PurgeProgress *progress)
 			   left->left_at + revisit_delay(progress) : DT_NOEND);
 }
 
-/* Has the last revisit not passed all documents that were left before it? */
+/* Is a revisit under way, which has not passed all left documents yet? */
 static bool
 is_revisiting(const PurgeProgress *progress)
 {
@@ -241,7 +242,7 @@ ttl_docs_revisit_left(PurgeProgress *progress, TimestampTz clock)
 
 /*
  * Begins a pass over a lazy collection, which finds all left documents again.  False if
- * it is too early, unless the last pass has not ended.
+ * it is too early.  It is never too early to continue a pass that has not ended.
  */
 bool
 ttl_docs_begin_lazy(PurgeProgress *progress, TimestampTz clock, bool continues)
@@ -253,7 +254,7 @@ ttl_docs_begin_lazy(PurgeProgress *progress, TimestampTz clock, bool continues)
 	return true;
 }
 
-/* Goes back to the first left document, and counts left documents anew. */
+/* Moves the position back to the first left document, and resets the counts. */
 static void
 begin_revisit(PurgeProgress *progress)
 {

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * purge.h
- *		What the files above the purge may use of it.
+ *		Functions of the purge that hooks.c, guc.c and higher parts use.
  *
  *-------------------------------------------------------------------------
  */
@@ -13,7 +13,7 @@
 
 #include "purge/notify.h"
 
-/* limits of settings, for guc.c */
+/* Limits of settings, for guc.c */
 #define PURGE_MAX_WORKERS		32
 #define PURGE_MAX_BATCH_SIZE	100000
 #define PURGE_MAX_NAPTIME		3600000 /* milliseconds */
@@ -31,7 +31,7 @@ extern Size ttl_docs_earliest_shmem_size(void);
 extern void ttl_docs_earliest_shmem_init(void);
 
 /* notify.c, for hooks.c */
-extern void ttl_docs_tell_purge(XactEvent event);
+extern void ttl_docs_announce_at_end(XactEvent event);
 extern void ttl_docs_follow_subtransaction(SubXactEvent event,
 										   SubTransactionId mySubid,
 										   SubTransactionId parentSubid);

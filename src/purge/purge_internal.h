@@ -1,15 +1,16 @@
 /*-------------------------------------------------------------------------
  *
  * purge_internal.h
- *		What the files of the purge know of one another.
+ *		Types and functions that the files of the purge share.
  *
  * Vocabulary, in addition to ttl_docs.h:
  *
- * launcher		the one process that decides when to send a worker where.
+ * launcher		the one process that sends workers to databases.
  * worker		a process that visits one database, for about two seconds.
- * visit		what a worker does from its start to its end.
+ * visit		the work of one worker, from its start to its end.
  * table		a plain table of a collection: the collection itself, or one of
  *				its leaf partitions.  The purge works on tables.
+ * entry		what shared memory has for a table, a database or a worker.
  * pass			the way from the first expired document of a table to the last,
  *				in one visit or several.
  * step			a part of a pass that runs in a transaction of its own: a search
@@ -19,10 +20,16 @@
  * batch		judges candidates again and deletes those that are expired.
  * left			a candidate that a pass could not delete and comes back for: it
  *				is busy or undeletable, or not expired yet.
+ * round		a search of all tables that have no entry, see visit_tables.c.
+ * announce		to report to the purge that a document was written, or that a
+ *				collection changed, see notify.c.
  * hold			a reason not to purge a collection at all.
  * trouble		an error that keeps a document, or a table, from being purged.
+ * elapsed time	the monotonic time of ttl_docs_elapsed().  Unlike the clock, it
+ *				never goes back.
  *
- * All times are by the clock of core/clock.c, as the server sees it.
+ * In shared memory, a TimestampTz is a time of the server's clock (core/clock.c),
+ * and an int64 time is elapsed time.
  *
  *-------------------------------------------------------------------------
  */
@@ -40,24 +47,27 @@
 
 #define PURGE_ERROR_LENGTH		256
 #define PURGE_CONTEXT_LENGTH	1024
-/* a visit is over after that, so that nobody waits for a worker for long */
+/* duration of a visit; commands that need the database alone wait for its end */
 #define PURGE_VISIT_TIME		(2 * USECS_PER_SEC)
-/* what nobody will tell us of is looked at so often */
-#define PURGE_ROUND_TIME		(300 * USECS_PER_SEC)
+/* interval of checks for changes that nobody announces */
+#define PURGE_RECHECK_TIME		(300 * USECS_PER_SEC)
 
-/* Of several tables of a collection, the last of these is shown */
+/*
+ * The state of the purge of a table.  If the tables of a collection have different
+ * states, stat_collections shows the one furthest down in this list.
+ */
 typedef enum PurgeState
 {
-	PURGE_IDLE,					/* nothing is expired */
-	PURGE_WORKING,				/* something is, and is being purged */
-	PURGE_CAPPED,				/* and waits because of purge_max_rate */
-	PURGE_WAITING,				/* and is locked by others */
+	PURGE_IDLE,					/* no document has expired */
+	PURGE_WORKING,				/* expired documents are being purged */
+	PURGE_CAPPED,				/* the purge waits because of purge_max_rate */
+	PURGE_WAITING,				/* other sessions have locked expired documents */
 	PURGE_TROUBLE,				/* the table cannot be purged, see the error */
-	PURGE_NO_INDEX,				/* it cannot be found */
+	PURGE_NO_INDEX,				/* there is no purge index to search */
 	/* holds */
-	PURGE_BLOCKED,				/* a trigger would run with a superuser's rights */
-	PURGE_REPACKED,				/* the trigger is that of pg_repack */
-	PURGE_SUBSCRIBED,			/* the publisher does it */
+	PURGE_BLOCKED,				/* a delete would run untrusted code as the owner */
+	PURGE_REPACKED,				/* pg_repack is copying the table */
+	PURGE_SUBSCRIBED,			/* the publisher purges the table */
 	PURGE_CLOCK_JUMP,
 	PURGE_GRACE,				/* a change of settings made documents expire */
 	PURGE_RESTORED,
@@ -66,7 +76,7 @@ typedef enum PurgeState
 
 #define PURGE_IS_HOLD(state)	((state) >= PURGE_BLOCKED)
 
-/* A place in the purge index: before the entry of that slot and row */
+/* A place in the purge index: just before the index entry of this slot and row */
 typedef struct PurgePosition
 {
 	int64		slot;
@@ -81,39 +91,40 @@ typedef struct LeftDocuments
 {
 	int64		busy;			/* locked by another session, or not committed */
 	int64		undeletable;
-	TimestampTz left_at;		/* when the first of these was left; during a
-								 * revisit, when the last one was left */
-	TimestampTz expire_at;		/* when the first expires that was left because
-								 * it is live; DT_NOEND = none */
+	TimestampTz left_at;		/* when the first busy or undeletable one was
+								 * left; during a revisit, when the last one was */
+	TimestampTz expire_at;		/* when the first of the live ones expires;
+								 * DT_NOEND = no live document was left */
 	bool		has_position[RANGE_COUNT];
 	PurgePosition first[RANGE_COUNT];
 	PurgePosition last[RANGE_COUNT];
 	/* the last revisit */
 	bool		has_revisit_end[RANGE_COUNT];
 	PurgePosition revisit_end[RANGE_COUNT]; /* it ends after this entry */
-	int			revisits;		/* how many in a row had to leave documents */
+	int			revisits;		/* number in a row that had to leave documents */
 } LeftDocuments;
 
 /*
- * How far the purge of a table has come.  Valid as long as all that it was recorded
- * under stays the same.
+ * How far the purge of a table has come.  Progress is valid as long as settings,
+ * index and clock are as they were when it was recorded
+ * (ttl_docs_progress_is_valid).
  */
 typedef struct PurgeProgress
 {
 	bool		is_set;
-	/* recorded under */
+	/* the conditions under which it was recorded */
 	Oid			root;
 	CollectionSettings settings;
 	Oid			index;
 	Oid			index_file;
 	TimestampTz clock;
-	/* recorded */
+	/* the progress itself */
 	PurgePosition next[RANGE_COUNT];	/* where the next search begins */
 	BlockNumber next_block;		/* the same for a BRIN index */
 	LeftDocuments left;
 } PurgeProgress;
 
-/* The trouble of a document or a table, as stat_collections shows it */
+/* An error of a document or a table, as stat_collections shows it */
 typedef struct ShownError
 {
 	int			sqlstate;
@@ -121,7 +132,7 @@ typedef struct ShownError
 	char		detail[PURGE_ERROR_LENGTH]; /* "" = none */
 } ShownError;
 
-/* The same, and what only the log has */
+/* An error with its context.  Only the log and CALL purge() show the context. */
 typedef struct PurgeError
 {
 	ShownError	shown;
@@ -134,130 +145,142 @@ typedef struct PurgeTableKey
 	Oid			relid;
 } PurgeTableKey;
 
-/* The last scan of such a one */
+/* The last scan for the earliest expiry of a table, by sessions or by the purge */
 typedef struct EarliestScanState
 {
-	uint64		number;			/* 0 = none counts */
-	pg_atomic_uint64 announced; /* by writers, since it began */
+	uint64		number;			/* 0 = there was none, or it is void */
+	pg_atomic_uint64 announced; /* the earliest expiry that writers have announced
+								 * since the scan began */
 } EarliestScanState;
 
 /*
- * A table in shared memory.  due is lowered by whoever knows of something
- * earlier.  earliest.c has rules of its own for the earliest expiry.
- * Everything else is written under the lock.  Progress is written by
- * the worker that has claimed the table, at the end of its pass, unless somebody
- * has counted the epoch up meanwhile: then it begins anew.
+ * The entry of a table.
  *
- * An entry may go when its table is gone, and be used for another one.  A
- * session that still points to it can lower due and earliest expiry of that one,
- * have its pass begin anew, or count rows to it: nothing that loses a document.
+ * next_visit is atomic, and every session may lower it.  The earliest expiry has
+ * its own rules (earliest.c).  All other fields are written under the lock, except
+ * for one: the worker that has taken the table may also set state without it.
+ *
+ * The worker that has taken the table writes the progress at the end of its pass.
+ * If another process has incremented the epoch since the pass began, the progress
+ * is void, and the next pass begins from the start.
+ *
+ * The entry of a table that is gone can be reused for another table.  A session
+ * that still has a pointer to the entry can then lower next_visit and the earliest
+ * expiry of the other table, restart its purge, or count rows for it.  None of
+ * these loses a document.
  */
 struct PurgeTable
 {
 	PurgeTableKey key;			/* must be first */
-	pg_atomic_uint64 next_visit;	/* a time */
+	pg_atomic_uint64 next_visit;	/* a TimestampTz */
 	Oid			root;
-	int			claimed_by;		/* pid of a worker, or 0 */
-	TimestampTz visited;
+	int			taken_by;		/* PID of the worker that purges it, or 0 */
+	TimestampTz visited;		/* when its last pass ended */
 	PurgeProgress progress;
-	uint64		epoch;			/* counts what makes progress invalid */
-	int64		accepted_jump;	/* of the clock, by resume_purge() */
+	uint64		epoch;			/* number of restarts of the purge of the table */
+	int64		accepted_jump;	/* the clock jump that resume_purge() accepted, in
+								 * microseconds */
 	/* when its first document expires, see earliest.c */
 	pg_atomic_uint64 earliest;	/* DT_NOBEGIN = unknown */
 	EarliestScanState scans[SCANNER_COUNT];
-	pg_atomic_uint64 session_scanned;	/* when a session did, in elapsed time */
+	pg_atomic_uint64 session_scanned;	/* elapsed time of the last scan by a
+										 * session */
 	/* trouble */
-	int			failures;		/* of the table itself, in a row */
-	int64		undeletable;	/* documents, by the last pass that ended */
+	int			failures;		/* errors of the table itself, in a row */
+	int64		undeletable;	/* number of documents, by the last pass */
 	bool		has_error;
 	ShownError	error;
 	TimestampTz error_at;
 	TimestampTz logged_at;
-	uint32		logged_hash;	/* of the message in the log */
+	uint32		logged_hash;	/* hash of the message that was logged last */
 	int			batch_limit;	/* rows in a batch after an error; 0 = no limit */
-	bool		is_swept;		/* the last pass has left nothing */
+	bool		is_swept;		/* the last pass has left no document */
 	/* pace */
-	TimestampTz older_since;	/* the oldest document gets older since then */
-	int64		last_age;		/* of the oldest, microseconds */
+	TimestampTz older_since;	/* since when the age of the oldest document grows;
+								 * DT_NOEND = it does not */
+	int64		last_age;		/* age of the oldest document, in microseconds */
 	/* statistics */
 	PurgeState	state;
 	int64		backlog;
-	TimestampTz oldest;			/* due time of the oldest in the backlog */
+	TimestampTz oldest;			/* due time of the oldest document in the backlog */
 	TimestampTz counted;		/* when the backlog was counted */
 	int64		purged;
 	int64		batches;
 	TimestampTz last_purge;
 };
 
-/*
- * A round over the tables of a database that have no entry, see visit_tables.c.
- * Times are of the time that has passed.
- */
+/* A round over the unplaced tables of a database: those that have no entry */
 typedef struct UnplacedRound
 {
-	int64		due;			/* the next one; PG_INT64_MAX = no such tables */
-	int64		rests_until;	/* it does not begin before that */
+	int64		next_round;		/* when it begins; PG_INT64_MAX = all tables have
+								 * an entry */
+	int64		rests_until;	/* end of the rest after the last round */
 	int64		began;
 	Oid			last;			/* the table it has come to; InvalidOid = no round
 								 * is under way */
-	bool		has_left;		/* documents that it had no time for */
-	bool		has_changed;	/* collections did, since it began */
-	uint64		listing;		/* counts how often the tables were listed */
+	bool		has_left;		/* it had no time for some expired documents */
+	bool		has_changed;	/* collections have changed since it began */
+	uint64		listing;		/* number of times that the tables were listed */
 } UnplacedRound;
 
 /*
- * A database in shared memory.  Flags are single bytes that anybody may raise;
- * visits are counted under the lock.  Its own times are of the time that has
- * passed (ttl_docs_elapsed), so that a clock that goes back holds nothing up.
+ * The entry of a database.  Any process may set the flags: each of them is a single
+ * byte.  The fields of the last visit are written under the lock.  Times other than
+ * next_visit are elapsed time, so a clock that goes back delays no visit.
  */
 typedef struct PurgeDatabase
 {
 	Oid			database;		/* must be first */
-	pg_atomic_uint64 next_visit;	/* a time */
-	pg_atomic_uint32 must_list; /* collections came or changed */
+	pg_atomic_uint64 next_visit;	/* a TimestampTz */
+	pg_atomic_uint32 must_list; /* collections were created or changed */
 	bool		was_visited;
-	int64		visited;
-	int64		keep_out_until; /* somebody wants it without a worker */
+	int64		visited;		/* when the last visit ended */
+	int64		keep_out_until; /* until then a command needs the database without
+								 * workers */
 	bool		can_connect;
-	bool		lacks_extension;	/* as far as is known */
+	bool		lacks_extension;	/* by the last visit */
 	pg_atomic_uint64 off_epoch; /* settings_epoch of the worker that found the
-								 * purge to be off in it; 0 = it is on */
-	bool		has_more;		/* the last visit ended for lack of time, */
-	int			tables_left;	/* with work left in so many tables */
+								 * purge off; 0 = it is on */
+	bool		has_more;		/* the last visit had no time for some tables */
+	int			tables_left;	/* number of tables that the last visit did not
+								 * finish */
 	int			failures;		/* visits that ended in an error, in a row */
 	UnplacedRound round;
 } PurgeDatabase;
 
-/* A worker, from when it is asked for */
-typedef struct PurgeWorkerSlot
+/* The entry of a worker, from when the launcher requests it until it exits */
+typedef struct PurgeWorker
 {
-	Oid			database;		/* InvalidOid = free */
-	uint64		generation;
+	Oid			database;		/* InvalidOid = the entry is free */
+	uint64		generation;		/* no other worker had the same number */
 	int			pid;			/* 0 = not started yet */
-	int64		asked;			/* when, on the time that has passed */
-	uint64		settings_epoch; /* of that moment */
-	bool		must_leave;
-	bool		must_reload;	/* the configuration was, since it was asked for */
-	bool		was_ended;		/* by the launcher, because it took too long */
-} PurgeWorkerSlot;
+	int64		requested_at;	/* elapsed time */
+	uint64		settings_epoch; /* PurgeShared.settings_epoch at requested_at */
+	bool		must_leave;		/* a command needs the database without workers */
+	bool		must_reload;	/* the configuration may have changed since
+								 * requested_at */
+	bool		was_ended;		/* it took too long, and the launcher ended it */
+} PurgeWorker;
 
 typedef struct PurgeShared
 {
 	LWLock	   *lock;
-	Latch	   *launcher_latch; /* NULL while there is none */
-	int			launcher_pid;
+	Latch	   *launcher_latch; /* NULL while there is no launcher */
+	int			launcher_pid;	/* 0 while there is no launcher */
 	pg_atomic_uint64 wakes_at;	/* until when the launcher sleeps */
-	pg_atomic_uint64 clock_base;	/* clock minus elapsed time, as it should be */
+	pg_atomic_uint64 clock_base;	/* clock minus elapsed time, as long as the
+									 * clock does not jump */
 	int			clock_offset;	/* ttl_docs.clock_offset of the server */
-	pg_atomic_uint32 must_read_databases;	/* for the launcher */
-	pg_atomic_uint64 tables_gone;	/* counts entries of tables that have gone */
-	pg_atomic_uint64 settings_epoch;	/* counts what may have turned the
-										 * purge on somewhere; never 0 */
-	bool		lacks_worker_slot;	/* for a second or more */
-	int64		rate_free_at;	/* when, on the time that has passed,
-								 * purge_max_rate allows the next batch */
-	uint64		worker_generation;
-	PurgeWorkerSlot workers[PURGE_MAX_WORKERS];
+	pg_atomic_uint32 must_read_databases;	/* the launcher must read pg_database */
+	pg_atomic_uint64 tables_gone;	/* number of table entries removed so far */
+	pg_atomic_uint64 settings_epoch;	/* number of events that may have turned
+										 * the purge on in a database; never 0 */
+	bool		lacks_worker_slot;	/* no worker could be started for a second or
+									 * more */
+	int64		rate_free_at;	/* elapsed time at which purge_max_rate allows the
+								 * next batch */
+	uint64		worker_generation;	/* of the last worker */
+	PurgeWorker workers[PURGE_MAX_WORKERS];
 } PurgeShared;
 
 /* shmem.c */
@@ -267,12 +290,12 @@ extern HTAB *ttl_docs_shared_hash(const char *name, Size keysize, Size entrysize
 extern PurgeDatabase *ttl_docs_purge_database(Oid database, bool create);
 extern PurgeTable *ttl_docs_purge_table(Oid relid, Oid root);
 extern void ttl_docs_forget_table(PurgeTable *table);
-extern void ttl_docs_begin_anew(PurgeTable *table);
+extern void ttl_docs_restart_purge_of(PurgeTable *table);
 extern PurgeTable *ttl_docs_find_table(Oid relid);
-extern void ttl_docs_look_at_collections(List *roots);
+extern void ttl_docs_visit_collections_now(List *roots);
 extern void ttl_docs_settings_change(Oid root);
 extern uint64 ttl_docs_tables_gone(void);
-extern void ttl_docs_look_at_everything(void);
+extern void ttl_docs_visit_everything_now(void);
 extern List *ttl_docs_purge_tables(Oid database);
 extern void ttl_docs_forget_database(Oid database);
 extern List *ttl_docs_purge_databases(void);
@@ -281,8 +304,8 @@ extern void ttl_docs_wake_launcher(TimestampTz when);
 /* notify.c */
 extern void ttl_docs_count_purged(PurgeTable *table, int rows);
 extern void ttl_docs_count_purged_at_commit(PurgeTable *table, int rows);
-extern void ttl_docs_tell_of_all(void);
-extern void ttl_docs_note_database_change(void);
+extern void ttl_docs_announce_all(void);
+extern void ttl_docs_announce_database_change(void);
 extern void ttl_docs_wake_for_databases(void);
 
 /* prepared.c */
@@ -290,18 +313,20 @@ extern void ttl_docs_mark_prepared(void);
 extern bool ttl_docs_finishes_marked(Node *parsetree);
 
 /* visit_tables.c */
+
+/* The tables of a visit */
 typedef struct VisitTables
 {
-	List	   *placed;			/* PurgeTable, those that are due */
-	List	   *unplaced;		/* OIDs of those that have no entry, sorted */
-	UnplacedRound *round;		/* over the latter */
-	uint64		listing;
+	List	   *placed;			/* PurgeTable entries whose next_visit has come */
+	List	   *unplaced;		/* OIDs of tables that have no entry, sorted */
+	UnplacedRound *round;		/* the round over the unplaced tables */
+	uint64		listing;		/* UnplacedRound.listing when they were listed */
 } VisitTables;
 extern void ttl_docs_find_visit_tables(PurgeDatabase *database, VisitTables *tables);
 extern Oid	ttl_docs_next_unplaced(VisitTables *tables);
 extern bool ttl_docs_has_unplaced(const VisitTables *tables);
 extern void ttl_docs_unplaced_has_left(VisitTables *tables);
-extern TimestampTz ttl_docs_unplaced_due(PurgeDatabase *database);
+extern TimestampTz ttl_docs_next_unplaced_round(PurgeDatabase *database);
 
 /* earliest.c */
 extern void ttl_docs_announce_expiry(Oid relid, Oid root, TimestampTz expiry);
@@ -330,24 +355,24 @@ extern bool ttl_docs_jump_is_accepted(const PurgeTable *table);
 
 /* target.c */
 
-/* What a step needs to know of the table that it works on */
+/* The table that a step works on */
 typedef struct PurgeTarget
 {
-	/* given */
+	/* given by the caller */
 	Oid			relid;
 	PurgeTable *table;			/* NULL if it has no entry in shared memory */
-	bool		waits;			/* for locks on the table */
-	MemoryContext context;		/* of all that outlives a step */
-	/* kept from step to step, until a catalog changes */
-	bool		is_known;
-	uint64		invalidations;	/* counted when the rest was worked out */
+	bool		waits;			/* wait for locks on the table? */
+	MemoryContext context;		/* for data that outlives a step */
+	/* worked out from the catalogs, and kept until one changes */
+	bool		is_known;		/* have the next fields been worked out? */
+	uint64		invalidations;	/* number received before they were worked out */
 	char	   *name;			/* quoted, with its schema */
 	Oid			index;			/* the purge index, or InvalidOid */
-	Oid			index_file;
-	PurgeState	table_hold;		/* by hold.c, or PURGE_IDLE */
-	char	   *detail;			/* of table_hold, or NULL */
+	Oid			index_file;		/* relfilenode of the index */
+	PurgeState	table_hold;		/* ttl_docs_hold_by_table(), or PURGE_IDLE */
+	char	   *detail;			/* what blocks the purge, or NULL */
 	List	   *reached;		/* tables that foreign key actions write to */
-	/* while it is open */
+	/* set while the target is open */
 	Relation	rel;
 	Relation	root;			/* the partitioned table, or NULL */
 	Collection	collection;
@@ -390,10 +415,11 @@ extern bool ttl_docs_begin_lazy(PurgeProgress *progress, TimestampTz clock,
 
 /* find.c */
 
-/* What became of a candidate in the last batch that had it */
+/* The result for a candidate in the last batch that contained it */
 typedef enum CandidateFate
 {
-	CANDIDATE_GONE,				/* deleted by us or by others; or not tried yet */
+	CANDIDATE_GONE,				/* deleted by the batch or by another session; or
+								 * not tried yet */
 	CANDIDATE_LIVE,
 	CANDIDATE_BUSY,				/* locked by another session, or not committed */
 	CANDIDATE_UNDELETABLE
@@ -414,11 +440,14 @@ typedef struct Candidates
 	int			count;
 	int			done;			/* how many have been through a batch */
 	bool		is_complete;	/* there are no more */
-	bool		by_row;			/* tid is of the row, not of its index entry */
+	bool		by_row;			/* tid is that of the row version, not that of the
+								 * index entry */
 	PurgePosition end[RANGE_COUNT]; /* where the next search begins */
 	BlockNumber end_block;		/* the same for a BRIN index */
-	bool		has_read_many;	/* entries, so a pause is due as after a batch */
-	TimestampTz next_due;		/* when the first other entry is due */
+	bool		has_read_many;	/* it read so many entries that the worker must
+								 * pause as after a batch */
+	TimestampTz next_due;		/* due time of the first entry that has not
+								 * expired */
 	TimestampTz first_live;		/* when the first live row expires; lazy only */
 	int64		backlog;		/* all expired entries; -1 = not counted */
 	bool		has_counted_all;	/* the count of the backlog is exact */
@@ -436,31 +465,32 @@ typedef enum BatchEnd
 	BATCH_DONE,
 	BATCH_TABLE_BUSY,			/* another session has locked the table */
 	BATCH_TABLE_GONE,			/* it is no longer a table of a collection */
-	BATCH_HELD,					/* target->hold says why */
+	BATCH_HELD,					/* target->hold is the reason */
 	BATCH_STALE					/* the index was rebuilt: search again */
 } BatchEnd;
 
 typedef struct PurgeBatch
 {
-	/* given */
+	/* given by the caller */
 	PurgeTarget *target;
-	bool		owns_transaction;	/* begun for the purge, and committed by it */
+	bool		owns_transaction;	/* the purge has begun the transaction and
+									 * commits it */
 	bool		by_row;			/* as in Candidates */
-	Oid			index;			/* in which the candidates were found */
-	Oid			index_file;
+	Oid			index;			/* the index in which the candidates were found */
+	Oid			index_file;		/* its relfilenode at that time */
 	Candidate  *candidates;
 	int			count;
 	TimestampTz instant;		/* DT_NOEND = the clock */
 	int64		time_limit;		/* microseconds */
-	/* for an error: where the batch was */
-	bool		has_started;	/* the table itself is all right */
-	bool		at_end;			/* only statement triggers and the commit are left */
-	int			current;		/* the candidate at work; -1 = none */
+	/* how far the batch had come, in case of an error */
+	bool		has_started;	/* an error is no longer one of the table itself */
+	bool		at_end;			/* only statement triggers and the commit remain */
+	int			current;		/* the candidate that is being deleted; -1 = none */
 	/* result */
 	BatchEnd	end;
-	int			consumed;		/* candidates that have been dealt with */
+	int			consumed;		/* number of candidates judged */
 	int			deleted;
-	int			refused;		/* kept by a BEFORE trigger */
+	int			refused;		/* a BEFORE trigger has returned NULL */
 	TimestampTz live_until;		/* when the first live candidate expires */
 } PurgeBatch;
 
@@ -474,12 +504,13 @@ extern bool ttl_docs_was_cancelled(void);
 /* trouble.c */
 typedef enum PurgeErrorKind
 {
-	PURGE_ERROR_BUSY,			/* somebody else was there first */
+	PURGE_ERROR_BUSY,			/* a conflict with another session */
 	PURGE_ERROR_OF_DOCUMENT,
-	PURGE_ERROR_OF_TABLE		/* any other document would have met it, too */
+	PURGE_ERROR_OF_TABLE		/* every document would fail in the same way */
 } PurgeErrorKind;
 extern void ttl_docs_keep_error(PurgeError *error);
-extern void ttl_docs_make_error(PurgeError *error, int sqlstate, const char *message);
+extern void ttl_docs_make_error(PurgeError *error, int sqlstate, const char *message,
+								const char *detail);
 extern PurgeErrorKind ttl_docs_error_kind(const PurgeError *error);
 extern void ttl_docs_record_error(PurgeTable *table, const char *name,
 								  const PurgeError *error, bool may_log);
@@ -490,8 +521,9 @@ extern TimestampTz ttl_docs_growing_delay(TimestampTz first, int times,
 typedef void (*PurgeWork) (void *arg);
 
 /*
- * Runs a piece of work in a transaction of its own, with an active snapshot, and
- * commits it.  Returns false on error, which is then undone and in *error.
+ * Runs a step in a transaction or subtransaction of its own, with an active
+ * snapshot, and commits it.  On ERROR, rolls the step back, stores the error in
+ * *error and returns false.
  */
 typedef bool (*PurgeRunner) (PurgeWork work, void *arg, PurgeError *error);
 extern bool ttl_docs_run_in_transaction(PurgeWork work, void *arg, PurgeError *error);
@@ -500,46 +532,50 @@ extern bool ttl_docs_run_in_subtransaction(PurgeWork work, void *arg, PurgeError
 /* pass.c */
 typedef struct TablePass
 {
-	/* given */
+	/* given by the caller */
 	PurgeTarget target;
-	MemoryContext context;
+	MemoryContext context;		/* lives as long as the pass */
 	PurgeRunner run;
-	bool		foreground;		/* CALL purge(): goes on to the end, and waits */
-	bool		in_block;		/* the caller commits later, or not at all */
-	TimestampTz instant;		/* deletes what had expired then; DT_NOEND = the
-								 * clock */
-	TimestampTz reported_due;	/* the due time that led to this pass */
-	int64		time_limit;		/* of a batch */
+	bool		foreground;		/* CALL purge(): waits for locks, and makes all
+								 * steps in one call */
+	bool		in_block;		/* the purge is part of the caller's transaction */
+	TimestampTz instant;		/* deletes documents that had expired at this time;
+								 * DT_NOEND = the clock */
+	TimestampTz announced_due;	/* next_visit of the table when it was taken: the
+								 * earliest due time that writers have announced */
+	int64		time_limit;		/* of a batch, in microseconds */
 	int			row_limit;		/* of a batch */
-	/* how far it is */
+	/* how far the pass has come */
 	PurgeProgress progress;
-	uint64		epoch;			/* of the table, when the pass began */
+	uint64		epoch;			/* that of the table when the pass began */
 	bool		continues;		/* the last visit did not finish the table */
-	int			find_limit;		/* candidates for the next search */
-	int			batch_limit;	/* becomes smaller after an error */
+	int			find_limit;		/* number of candidates for the next search */
+	int			batch_limit;	/* row limit that becomes smaller after an error */
 	bool		has_candidates;
 	Candidates	candidates;
-	int64		deleted_before; /* total_deleted when these were found */
-	bool		found_busy;		/* a document, or the table */
-	bool		had_turn;		/* it made a batch, or ended */
+	int64		deleted_before; /* total_deleted when the candidates were found */
+	bool		found_busy;		/* a document was busy, or the table */
+	bool		had_turn;		/* the pass made a batch, or ended */
 	/* the earliest expiry of the table (earliest.c) */
 	EarliestScan scan;
-	bool		is_last_search; /* which only serves the scan */
-	TimestampTz ahead;			/* how far a lazy collection is searched for it */
-	TimestampTz first_live;		/* what these searches have found */
+	bool		is_last_search; /* a search for the scan only, without deletes */
+	TimestampTz ahead;			/* how far a lazy collection is searched for the
+								 * earliest expiry */
+	TimestampTz first_live;		/* when the first live row expires that these
+								 * searches have found */
 	/* the last step */
 	BatchEnd	search_end;
 	int			deleted;
 	bool		was_batch;
-	bool		was_work;		/* a batch, or a search that read many entries */
+	bool		was_work;		/* it was a batch, or it read many entries */
 	/* totals */
 	int64		total_deleted;
 	int64		total_undeletable;
-	PurgeError	error;			/* the last one */
+	PurgeError	error;			/* the last error */
 	bool		has_error;
 	/* the end */
 	bool		has_ended;
-	bool		is_gone;		/* the table */
+	bool		is_gone;		/* the table is gone */
 	PurgeState	state;
 	TimestampTz recount_at;		/* when to count the backlog of a held table */
 	TimestampTz next_visit;
@@ -563,14 +599,14 @@ extern int	ttl_docs_pace_rows(void);
 extern int64 ttl_docs_pace_time(void);
 extern void ttl_docs_pace_rest(int64 *rested);
 extern int64 ttl_docs_pace_pause(const PurgeTable *table, int64 batch_time);
-extern void ttl_docs_note_oldest(PurgeTable *table, TimestampTz clock);
+extern void ttl_docs_observe_oldest(PurgeTable *table, TimestampTz clock);
 extern int64 ttl_docs_reserve_rate(int rows);
 extern void ttl_docs_return_rate(int rows);
 extern int64 ttl_docs_rate_wait(void);
 
 /* visit.c */
-extern void ttl_docs_visit(PurgeWorkerSlot *slot);
-extern void ttl_docs_abandon_visit(PurgeWorkerSlot *slot, bool was_told_to_end);
+extern void ttl_docs_visit(PurgeWorker *worker);
+extern void ttl_docs_abandon_visit(PurgeWorker *worker, bool got_sigterm);
 
 /* worker.c */
 #define PURGE_WORKER_FUNCTION	"ttl_docs_worker_main"

@@ -1,29 +1,38 @@
 /*-------------------------------------------------------------------------
  *
  * shmem.c
- *		What launcher, workers and sessions share: when something is due, how
- *		far the purge has come, and what it has done.
+ *		The shared memory of launcher, workers and sessions.
  *
- * Two hash tables in the main shared memory segment, for databases and for
- * tables, and the quarantine (quarantine.c).  One LWLock covers all of
- * them: writers of entries take it for some hundred nanoseconds at a time, a
- * few times for each batch.  Nothing is allocated and no error is raised while
- * it is held, except for lists, before they are returned.
+ * The main shared memory segment has two hash tables, one for databases and one for
+ * tables, and an array of workers.  Their entries say when to visit what, how far
+ * the purge has come, and what it has done.
  *
- * The due times are atomic, because sessions lower them when they commit, and
- * a commit must not wait.  (The earliest expiry of a table has rules of its own,
- * see earliest.c.)  Entries do not move, so sessions keep pointers to
- * them.  Whoever is about to look at a table or a
- * database first sets its due to never, then looks, then lowers it to what it has
- * found: what others write meanwhile is either seen or lowers it.
+ * Locks.  One LWLock covers all entries.  Processes hold it for some hundred
+ * nanoseconds at a time, a few times for each batch.  While a process holds the
+ * lock, it allocates no memory and raises no error.  Functions that return a list
+ * are the exception: they allocate the list under the lock.
  *
- * The hash tables are of a fixed size.  Tables that find no room in it are purged
- * in rounds (visit_tables.c), and have no progress and no statistics.  For
- * databases the size is far beyond what a server has; the launcher logs when it
- * is too small.
+ * next_visit of a table or database is atomic, because sessions lower it when they
+ * commit, and a commit must not wait.  A worker that visits a table or database
+ * does three things in this order:
  *
- * After a crash shared memory is made anew.  Nothing in it is more than a
- * short cut or a statistic: what is expired is known from the documents.
+ * 1. It sets next_visit to DT_NOEND.
+ * 2. It searches for expired documents.
+ * 3. It lowers next_visit to the time that it has found for the next visit.
+ *
+ * A document that is committed in the meantime is either found in step 2, or its
+ * session lowers next_visit after step 1.  The earliest expiry of a table has other
+ * rules (earliest.c).
+ *
+ * Entries do not move, so sessions keep pointers to them.
+ *
+ * The hash tables have a fixed size.  Tables that have no entry because the hash
+ * table is full have no progress and no statistics.  They are purged in rounds
+ * (visit_tables.c).  There is room for far more databases than servers have; if
+ * there are more, the launcher logs it.
+ *
+ * After a crash, shared memory is initialized again.  No document is lost by that,
+ * because the documents themselves show what has expired.
  *
  *-------------------------------------------------------------------------
  */
@@ -38,7 +47,7 @@
 
 #define MAX_DATABASES	10000
 #define TRANCHE_NAME	"ttl_docs"
-/* tables whose entries a session remembers */
+/* number of tables whose entries a session caches */
 #define KNOWN_TABLES	64
 
 PurgeShared *ttl_docs_purge_shared = NULL;
@@ -59,14 +68,14 @@ ttl_docs_purge_shmem_size(void)
 	return add_size(size, hash_estimate_size(MAX_DATABASES, sizeof(PurgeDatabase)));
 }
 
-/* Asks for what else it needs of shared memory: its lock. */
+/* Requests the LWLock. */
 void
 ttl_docs_purge_shmem_request(void)
 {
 	RequestNamedLWLockTranche(TRANCHE_NAME, 1);
 }
 
-/* Called while shared memory is set up, or attached to. */
+/* Creates the shared memory, or attaches to it. */
 void
 ttl_docs_purge_shmem_init(void)
 {
@@ -92,8 +101,9 @@ ttl_docs_purge_shmem_init(void)
 }
 
 /*
- * A hash table for max entries and no more: beyond that, it would take the memory
- * that core keeps for locks.  When it is full, HASH_ENTER_NULL returns NULL.
+ * Creates a hash table for at most max entries.  Without this limit, it could use
+ * up the shared memory that core needs for locks.  When the hash table is full,
+ * HASH_ENTER_NULL returns NULL.
  */
 HTAB *
 ttl_docs_shared_hash(const char *name, Size keysize, Size entrysize, long max)
@@ -107,8 +117,8 @@ ttl_docs_shared_hash(const char *name, Size keysize, Size entrysize, long max)
 }
 
 /*
- * The entry of a database; NULL if there is none, or none left.  A new one is
- * due at once, because nobody knows yet what is in it.
+ * The entry of a database.  NULL if there is none, or no room for a new one.  The
+ * next visit of a new database is now, because only a worker can see what is in it.
  */
 PurgeDatabase *
 ttl_docs_purge_database(Oid database, bool create)
@@ -126,13 +136,13 @@ ttl_docs_purge_database(Oid database, bool create)
 		pg_atomic_init_u32(&entry->must_list, 1);
 		pg_atomic_init_u64(&entry->off_epoch, 0);
 		entry->can_connect = true;
-		entry->round.due = PG_INT64_MAX;
+		entry->round.next_round = PG_INT64_MAX;
 	}
 	LWLockRelease(ttl_docs_purge_shared->lock);
 	return entry;
 }
 
-/* All databases that have an entry, as a list of them. */
+/* The entries of all databases. */
 List *
 ttl_docs_purge_databases(void)
 {
@@ -148,7 +158,7 @@ ttl_docs_purge_databases(void)
 	return found;
 }
 
-/* Forgets a database that is gone, and its tables. */
+/* Removes the entries of a database that is gone, and of its tables. */
 void
 ttl_docs_forget_database(Oid database)
 {
@@ -168,21 +178,21 @@ ttl_docs_forget_database(Oid database)
 }
 
 /*
- * The entry of a table of this database, made if need be; NULL if there is no
- * room for one.  A new one is due at once.
+ * The entry of a table of this database.  Creates the entry if there is none; NULL
+ * if there is no room.  The next visit of a new table is now.
  */
 PurgeTable *
 ttl_docs_purge_table(Oid relid, Oid root)
 {
 	/*
-	 * Writes ask for each row.  While no entry is removed, the result stays valid,
-	 * also if the result was that there is no room.
+	 * Writers call this for every row, so results are cached.  A result stays valid
+	 * until an entry is removed, even if the result was that there is no room.
 	 */
 	static struct
 	{
 		Oid			relid;
 		PurgeTable *entry;		/* NULL = there was no room */
-		uint64		gone;
+		uint64		gone;		/* ttl_docs_tables_gone() at that time */
 	}			known[KNOWN_TABLES];
 	int			place = relid % KNOWN_TABLES;
 	PurgeTableKey key = {MyDatabaseId, relid};
@@ -219,7 +229,9 @@ ttl_docs_purge_table(Oid relid, Oid root)
 	return entry;
 }
 
-/* How many entries have gone.  If none did, pointers to entries are good. */
+/*
+ * The number of removed entries.  Until it changes, pointers to entries are valid.
+ */
 uint64
 ttl_docs_tables_gone(void)
 {
@@ -257,8 +269,8 @@ start_table(PurgeTable *table, Oid root)
 }
 
 /*
- * The jump of the clock that resume_purge() has accepted for a collection, which
- * a new partition takes over.  The caller holds the lock.
+ * The clock jump that resume_purge() has accepted for the other tables of a
+ * collection, for a new partition.  The caller holds the lock.
  */
 static int64
 jump_accepted_for(Oid root)
@@ -267,7 +279,7 @@ jump_accepted_for(Oid root)
 	PurgeTable *table;
 	int64		accepted = 0;
 
-	/* then it does not matter, and the search is long */
+	/* the value does not matter then, and reading all entries takes long */
 	if (!ttl_docs_clock_has_jumped())
 		return 0;
 	hash_seq_init(&status, tables);
@@ -277,20 +289,20 @@ jump_accepted_for(Oid root)
 	return accepted;
 }
 
-/* The next pass over a table begins anew, also if one is under way. */
+/* Makes the next pass over a table begin from the start.  One may be under way. */
 void
-ttl_docs_begin_anew(PurgeTable *table)
+ttl_docs_restart_purge_of(PurgeTable *table)
 {
 	LWLockAcquire(ttl_docs_purge_shared->lock, LW_EXCLUSIVE);
 	table->epoch++;
 	table->progress.is_set = false;
 	LWLockRelease(ttl_docs_purge_shared->lock);
-	/* a pass that is under way may have left something out */
+	/* the scan of a pass that is under way may have missed documents */
 	ttl_docs_forget_earliest(table);
 	ttl_docs_lower_time(&table->next_visit, ttl_docs_clock());
 }
 
-/* Forgets a table that is gone, or no longer part of a collection. */
+/* Removes the entry of a table that is gone, or no longer part of a collection. */
 void
 ttl_docs_forget_table(PurgeTable *table)
 {
@@ -307,7 +319,7 @@ remove_table(PurgeTable *table)
 	hash_search(tables, &table->key, HASH_REMOVE, NULL);
 }
 
-/* All tables of a database that have an entry, as a list of them. */
+/* The entries of all tables of a database. */
 List *
 ttl_docs_purge_tables(Oid database)
 {
@@ -325,11 +337,11 @@ ttl_docs_purge_tables(Oid database)
 }
 
 /*
- * Has all tables of some collections of this database looked at now; InvalidOid
- * in the list stands for all of them.
+ * Makes workers visit all tables of some collections of this database now.
+ * InvalidOid in the list stands for all collections.
  */
 void
-ttl_docs_look_at_collections(List *roots)
+ttl_docs_visit_collections_now(List *roots)
 {
 	TimestampTz clock = ttl_docs_clock();
 	bool		all = list_member_oid(roots, InvalidOid);
@@ -346,7 +358,7 @@ ttl_docs_look_at_collections(List *roots)
 	LWLockRelease(ttl_docs_purge_shared->lock);
 }
 
-/* The settings of a collection change, so it is unknown when its documents expire. */
+/* The settings of a collection change: the earliest expiry becomes unknown. */
 void
 ttl_docs_settings_change(Oid root)
 {
@@ -362,9 +374,9 @@ ttl_docs_settings_change(Oid root)
 	LWLockRelease(ttl_docs_purge_shared->lock);
 }
 
-/* Has all tables of all databases looked at: no due time can be relied on. */
+/* Makes workers visit all tables now, in all databases: next_visit may be late. */
 void
-ttl_docs_look_at_everything(void)
+ttl_docs_visit_everything_now(void)
 {
 	TimestampTz clock = ttl_docs_clock();
 	HASH_SEQ_STATUS status;
@@ -381,13 +393,15 @@ ttl_docs_look_at_everything(void)
 	LWLockRelease(ttl_docs_purge_shared->lock);
 }
 
-/* Wakes the launcher, unless it will be awake by then; always for DT_NOBEGIN. */
+/*
+ * Wakes the launcher, unless it will be awake at that time.  DT_NOBEGIN = always.
+ */
 void
 ttl_docs_wake_launcher(TimestampTz when)
 {
 	Latch	   *latch = ttl_docs_purge_shared->launcher_latch;
 
-	/* a latch of a process that is gone is still a latch */
+	/* the latch is in shared memory: it exists even if the launcher has exited */
 	if (latch != NULL && (when == DT_NOBEGIN ||
 						  when < ttl_docs_read_time(&ttl_docs_purge_shared->wakes_at)))
 		SetLatch(latch);

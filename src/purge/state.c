@@ -22,10 +22,10 @@ static const struct
 	[PURGE_WAITING] = {"waiting", "Other sessions hold locks on the table or on expired documents; see pg_locks."},
 	[PURGE_TROUBLE] = {"failing", "See last_error. The purge retries less and less often. After you have fixed the cause: SELECT ttl_docs.resume_purge(%s)."},
 	[PURGE_NO_INDEX] = {"no index", "To build the purge index: SELECT ttl_docs.set_indexing(%s, 'consistent')."},
-	[PURGE_BLOCKED] = {"blocked", "A trigger would run somebody else's code as the owner of the table; last_error names it. Change the owner of its function to the owner of the table, and use only built-in immutable functions in its WHEN clause."},
+	[PURGE_BLOCKED] = {"blocked", "The delete would run untrusted code as the owner of the table; last_error names it. Give the trigger function to the owner of the table with ALTER FUNCTION ... OWNER TO, and use only built-in immutable functions in the WHEN clause of the trigger."},
 	[PURGE_REPACKED] = {"pg_repack", "pg_repack is working on the table; the purge continues afterwards. If pg_repack is not running, an interrupted run has left its trigger: DROP TRIGGER repack_trigger ON that table, or drop the extension pg_repack and create it again."},
 	[PURGE_SUBSCRIBED] = {"subscription", "A subscription writes to this table, and its publisher should purge it. If no publisher does: SELECT ttl_docs.set_purge_subscribed(%s, true)."},
-	[PURGE_CLOCK_JUMP] = {"clock jump", "The clock is far ahead of the time that has passed. Set it right; or, if it is right now: SELECT ttl_docs.resume_purge(%s)."},
+	[PURGE_CLOCK_JUMP] = {"clock jump", "The clock of the server has jumped ahead. If the clock is wrong, set it right. If it is correct: SELECT ttl_docs.resume_purge(%s)."},
 	[PURGE_GRACE] = {NULL, "A change of settings made documents expire. They can be copied out until the hold ends. To purge them now: SELECT ttl_docs.resume_purge(%s)."},
 	[PURGE_RESTORED] = {NULL, "The collection was restored. To allow the purge to delete its expired documents: SELECT ttl_docs.resume_purge(%s)."},
 	[PURGE_PAUSED] = {NULL, "The purge was paused with ttl_docs.pause_purge(). To resume it: SELECT ttl_docs.resume_purge(%s)."},
@@ -40,7 +40,7 @@ ttl_docs_purge_state_name(PurgeState state)
 	return states[state].name;
 }
 
-/* The state of a collection with that hold in its settings. */
+/* The state of a collection whose settings have this hold. */
 PurgeState
 ttl_docs_state_of_hold(SettingsHold hold)
 {
@@ -55,8 +55,8 @@ ttl_docs_state_of_hold(SettingsHold hold)
 }
 
 /*
- * The way out of a state, or NULL.  Commands in it can be run as they are: "%s" in a
- * hint stands for the collection.
+ * The hint of a state, or NULL.  It replaces "%s" by the collection, so that users
+ * can run the commands in the hint as they are.
  */
 const char *
 ttl_docs_purge_state_hint(PurgeState state, Oid root)

@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * stats.c
- *		What the view stat_collections shows of a collection.
+ *		The view stat_collections.
  *
- * collection_stats() puts together what shared memory has of the tables of a
- * collection with what its settings say now.  It reads no documents.  Sizes are those
- * that pg_class has, so it opens no table and waits for no lock.
+ * collection_stats() adds up the statistics of the tables of a collection in shared
+ * memory, and reads the current settings.  It reads no documents.  Sizes come from
+ * pg_class, so it opens no table and waits for no lock.
  *
  *-------------------------------------------------------------------------
  */
@@ -31,14 +31,14 @@ PG_FUNCTION_INFO_V1(ttl_docs_collection_stats);
 
 #define STATS_COLUMNS		11
 
-/* The tables of a collection taken together */
+/* The sums of the tables of a collection */
 typedef struct CollectionStats
 {
 	PurgeState	state;
-	bool		has_unplaced;	/* tables that have no entry, and are not in this */
+	bool		has_unplaced;	/* tables without an entry are not counted here */
 	int64		backlog;
-	int64		sized_backlog;	/* in tables whose size is known, */
-	double		bytes;			/* and what it takes there */
+	int64		sized_backlog;	/* backlog of the tables whose size is known */
+	double		bytes;			/* size of sized_backlog */
 	TimestampTz oldest;
 	int64		purged;
 	int64		batches;
@@ -105,7 +105,7 @@ ttl_docs_collection_stats(PG_FUNCTION_ARGS)
 													  values, nulls)));
 }
 
-/* Adds up what shared memory has of the tables of a collection. */
+/* Adds up the entries of the tables of a collection. */
 static CollectionStats
 sum_stats(Oid root)
 {
@@ -149,8 +149,8 @@ sum_stats(Oid root)
 }
 
 /*
- * Adds the share of a table's disk space, with that of its TOAST table, that so many
- * of its rows take.
+ * Adds the disk space that the backlog of a table takes: its share of the rows,
+ * times the size of the table and its TOAST table.
  */
 static void
 add_bytes(CollectionStats *sum, Oid relid, int64 backlog)
@@ -168,7 +168,7 @@ add_bytes(CollectionStats *sum, Oid relid, int64 backlog)
 	sum->sized_backlog += backlog;
 }
 
-/* The size of a table in bytes, and how many rows it had then, by pg_class. */
+/* The size of a table in bytes, and its number of rows, from pg_class. */
 static double
 known_size(Oid relid, double *rows, Oid *toast)
 {
@@ -189,8 +189,8 @@ known_size(Oid relid, double *rows, Oid *toast)
 }
 
 /*
- * What the purge does with a collection, and the way out of it.  Holds that the
- * settings say are those of now; the others are as the last look found them.
+ * The state of the purge of a collection, and its hint.  Holds by the settings are
+ * current.  All other states are as the last pass found them.
  */
 static const char *
 state_of(Oid root, const CollectionStats *stats, const char **hint)
@@ -203,13 +203,13 @@ state_of(Oid root, const CollectionStats *stats, const char **hint)
 	*hint = NULL;
 	if (RecoveryInProgress())
 	{
-		*hint = "The primary server purges.";
+		*hint = "The primary server purges this collection.";
 		return "standby";
 	}
 	if (!ttl_docs_lookup_collection(root, &collection))
 		return "gone";
 	hold = ttl_docs_state_of_hold(ttl_docs_settings_hold(root, &collection.settings));
-	/* the label may have changed since the last look */
+	/* the settings may have changed since the last pass */
 	if (PURGE_IS_HOLD(hold))
 		state = hold;
 	else if (state == PURGE_PAUSED || state == PURGE_RESTORED || state == PURGE_GRACE)
@@ -221,7 +221,7 @@ state_of(Oid root, const CollectionStats *stats, const char **hint)
 	}
 	if (ttl_docs_purge_shared->lacks_worker_slot && !PURGE_IS_HOLD(state))
 	{
-		*hint = "All background worker slots are taken. Raise max_worker_processes and restart the server. CALL ttl_docs.purge() works without a worker.";
+		*hint = "All background worker slots are in use. Raise max_worker_processes and restart the server. CALL ttl_docs.purge() works without a worker.";
 		return "no worker";
 	}
 	if (database != NULL && !PURGE_IS_HOLD(state) &&
@@ -248,7 +248,7 @@ state_of(Oid root, const CollectionStats *stats, const char **hint)
 	return ttl_docs_purge_state_name(state);
 }
 
-/* Errors of triggers, and their details, may show what is in a document. */
+/* May the user see errors?  Errors of triggers may contain parts of documents. */
 static bool
 may_see_errors(Oid root)
 {

@@ -13,11 +13,12 @@
  *    hold.c, which include the check of all code that a delete would run.
  * 4. It becomes the owner of the table (core/owner.c), until the target is closed.
  *
- * The result of step 3 is kept for the whole visit.  It is worked out again after any
- * invalidation of a relation, function, role or subscription (hooks.c); we receive
- * those with the locks and at the start of a transaction.  The check of rights also
- * locks the tables that foreign key actions reach, because their owners could change
- * them at any time.  So each later step locks them again before it trusts the result.
+ * The result of step 3 is kept from step to step.  It is worked out again after any
+ * invalidation of a relation, function, role or subscription (hooks.c).  We receive
+ * invalidations when we acquire a lock, and at the start of a transaction.  The
+ * check of code also locks the tables that foreign key actions reach, because their
+ * owners could change them at any time.  So each later step locks these tables again
+ * before it trusts the result.
  *
  * On ERROR, the end of the transaction or subtransaction releases locks and
  * relations, and restores the user.  The next step opens the table again.
@@ -84,8 +85,8 @@ ttl_docs_open_target(PurgeTarget *target)
 }
 
 /*
- * Locks and opens the target, and the partitioned table that it belonged to before:
- * *root.  If it belongs to another one afterwards, both are closed.
+ * Locks and opens the target and its partitioned table, *root.  If the target
+ * belongs to another partitioned table after it is locked, closes both.
  */
 static TargetStatus
 lock_target(PurgeTarget *target, Oid *root)
@@ -103,7 +104,7 @@ lock_target(PurgeTarget *target, Oid *root)
 		status = open_locked(target->relid, target->waits, &target->rel);
 	if (status == TARGET_OPEN)
 	{
-		/* if we had the locks before, they bring no invalidations */
+		/* acquiring a lock that we already hold processes no invalidations */
 		AcceptInvalidationMessages();
 		if (!ttl_docs_lookup_collection(target->relid, collection) ||
 			target->rel->rd_rel->relkind != RELKIND_RELATION)
@@ -142,7 +143,7 @@ open_locked(Oid relid, bool waits, Relation *rel)
 	return *rel != NULL ? TARGET_OPEN : TARGET_GONE;
 }
 
-/* Is what an earlier step has worked out still true? */
+/* Is the result of an earlier step still valid? */
 static bool
 is_up_to_date(const PurgeTarget *target)
 {
@@ -152,7 +153,7 @@ is_up_to_date(const PurgeTarget *target)
 		return false;
 	foreach(lc, target->reached)
 		if (!ConditionalLockRelationOid(lfirst_oid(lc), RowExclusiveLock))
-			return false;		/* the check of rights raises the error */
+			return false;		/* work_out() raises the error */
 	return target->invalidations == invalidations;
 }
 

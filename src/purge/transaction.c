@@ -4,8 +4,8 @@
  *		Runs a step of a purge in a transaction of its own, and keeps its error.
  *
  * A worker runs each step in a transaction.  CALL purge() runs each step in a
- * subtransaction of its caller's transaction.  Either way the step is undone on
- * error, and the error is kept for the pass to deal with (trouble.c).
+ * subtransaction of its caller's transaction.  In both cases, ERROR rolls the step
+ * back, and the pass gets the error (trouble.c).
  *
  * A worker's step that lasts longer than BATCH_TIMEOUT is cancelled.  In CALL
  * purge() a cancel by the user, or statement_timeout, ends the call (cancel.c).
@@ -25,7 +25,7 @@
 
 #include "purge/purge_internal.h"
 
-/* milliseconds; a document whose triggers take longer counts as failed */
+/* in milliseconds; a document whose triggers take longer is undeletable */
 #define BATCH_TIMEOUT	5000
 
 static bool is_user_cancel(const ErrorData *edata);
@@ -47,7 +47,7 @@ ttl_docs_run_in_transaction(PurgeWork work, void *arg, PurgeError *error)
 		disable_timeout(STATEMENT_TIMEOUT, false);
 		PopActiveSnapshot();
 		CommitTransactionCommand();
-		/* what came too late for this step is not for the next one */
+		/* a cancel that came too late for this step must not cancel the next one */
 		QueryCancelPending = false;
 		succeeded = true;
 	}
@@ -63,7 +63,7 @@ ttl_docs_run_in_transaction(PurgeWork work, void *arg, PurgeError *error)
 	}
 	PG_END_TRY();
 	MemoryContextSwitchTo(caller);
-	/* so that autovacuum learns of it */
+	/* report the deleted rows, so that autovacuum knows about them */
 	pgstat_report_stat(false);
 	return succeeded;
 }
@@ -117,8 +117,8 @@ ttl_docs_run_in_subtransaction(PurgeWork work, void *arg, PurgeError *error)
 }
 
 /*
- * Did somebody cancel the command, or did its time run out?  A trigger can raise
- * the same code by itself.
+ * Did a user or statement_timeout cancel the command?  A trigger can raise the same
+ * error code by itself.
  */
 static bool
 is_user_cancel(const ErrorData *edata)

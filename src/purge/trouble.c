@@ -1,21 +1,24 @@
 /*-------------------------------------------------------------------------
  *
  * trouble.c
- *		What an error during a purge means, and who is told.
+ *		Classifies and records errors of the purge.
  *
- * An error is somebody else being there first (busy: come back soon), the fault
- * of a document (quarantine), or of nobody in particular (the table is left
- * alone for a while).
+ * There are three kinds of errors:
  *
- * stat_collections has the last error of each table, with its detail.  The log has a
- * line when a table gets into trouble, and not for each document and each try; with
- * the detail and the context of the error.
+ * - A conflict with another session: the document or table is busy, and the purge
+ *   comes back soon.
+ * - An error of a document: the pass leaves the document (progress.c).
+ * - An error of the table: the table is not visited for a while (pass_end.c).
+ *
+ * stat_collections shows the last error of each table, with its detail.  The log
+ * has a line, with detail and context, when a table gets into trouble, but not for
+ * each document and each retry.
  *
  * Who may read a detail.  Core puts the values of a key into a detail only if the
- * user who runs the delete may read them, and that is the owner of the table.  In a
- * cascade it is the owner of the child, and the error goes to whoever began the
- * delete.  So the owner of a collection learns nothing from a purge that a DELETE of
- * theirs would not tell.
+ * user who runs the delete may read them.  This user is the owner of the table.  In
+ * a cascade it is the owner of the child table, and the session that began the
+ * delete gets the error.  So the owner of a collection learns nothing from a purge
+ * that their own DELETE would not show.
  *
  *-------------------------------------------------------------------------
  */
@@ -26,13 +29,14 @@
 
 #include "purge/purge_internal.h"
 
-/* the log has the trouble of a table so often, at the most */
+/* minimum interval between two log lines for a table, if the message has changed */
 #define LOG_PERIOD_OTHER	(60 * USECS_PER_SEC)
+/* the same if the message is the same */
 #define LOG_PERIOD_SAME		(86400 * USECS_PER_SEC)
 
 static void keep_text(char *target, int size, const char *text);
 
-/* Takes the error that was caught out of the hands of core. */
+/* Copies the error that PG_CATCH has caught, and clears it. */
 void
 ttl_docs_keep_error(PurgeError *error)
 {
@@ -40,21 +44,24 @@ ttl_docs_keep_error(PurgeError *error)
 
 	FlushErrorState();
 	ttl_docs_make_error(error, edata->sqlerrcode,
-						edata->message != NULL ? edata->message : "unknown error");
-	keep_text(error->shown.detail, PURGE_ERROR_LENGTH, edata->detail);
+						edata->message != NULL ? edata->message : "unknown error",
+						edata->detail);
 	keep_text(error->context, PURGE_CONTEXT_LENGTH, edata->context);
 	FreeErrorData(edata);
 }
 
+/* Makes an error without a context; detail may be NULL. */
 void
-ttl_docs_make_error(PurgeError *error, int sqlstate, const char *message)
+ttl_docs_make_error(PurgeError *error, int sqlstate, const char *message,
+					const char *detail)
 {
 	error->shown.sqlstate = sqlstate;
 	keep_text(error->shown.message, PURGE_ERROR_LENGTH, message);
-	error->shown.detail[0] = error->context[0] = '\0';
+	keep_text(error->shown.detail, PURGE_ERROR_LENGTH, detail);
+	error->context[0] = '\0';
 }
 
-/* Keeps as much of a text as there is room for; NULL is an empty one. */
+/* Copies as much of a text as there is room for; NULL becomes "". */
 static void
 keep_text(char *target, int size, const char *text)
 {
@@ -65,7 +72,7 @@ keep_text(char *target, int size, const char *text)
 	target[length] = '\0';
 }
 
-/* What an error means for the purge. */
+/* The kind of an error. */
 PurgeErrorKind
 ttl_docs_error_kind(const PurgeError *error)
 {
@@ -77,7 +84,7 @@ ttl_docs_error_kind(const PurgeError *error)
 		case ERRCODE_SYSTEM_ERROR:
 			return PURGE_ERROR_OF_TABLE;
 		case ERRCODE_OPERATOR_INTERVENTION:
-			/* that can be a trigger that takes too long */
+			/* the cause can be a trigger that takes too long */
 			return error->shown.sqlstate == ERRCODE_QUERY_CANCELED ?
 				PURGE_ERROR_OF_DOCUMENT : PURGE_ERROR_OF_TABLE;
 		default:
@@ -87,8 +94,8 @@ ttl_docs_error_kind(const PurgeError *error)
 }
 
 /*
- * Keeps the error of a table for stat_collections, and logs it if that is news
- * and nobody else is told.
+ * Records an error of a table for stat_collections, and logs it if it is new.
+ * may_log is false if the caller of CALL purge() gets the error.
  */
 void
 ttl_docs_record_error(PurgeTable *table, const char *name, const PurgeError *error,
@@ -122,10 +129,10 @@ ttl_docs_record_error(PurgeTable *table, const char *name, const PurgeError *err
 				 errmsg("could not purge documents of %s: %s", name, shown->message),
 				 shown->detail[0] != '\0' ? errdetail("%s", shown->detail) : 0,
 				 error->context[0] != '\0' ? errcontext("%s", error->context) : 0,
-				 errhint("They stay invisible, and are tried again. See ttl_docs.stat_collections.")));
+				 errhint("The documents stay invisible, and the purge retries them. See the view ttl_docs.stat_collections.")));
 }
 
-/* A delay that doubles each time. */
+/* A delay that doubles each time, up to a maximum. */
 TimestampTz
 ttl_docs_growing_delay(TimestampTz first, int times, TimestampTz longest)
 {

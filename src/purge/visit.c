@@ -1,24 +1,24 @@
 /*-------------------------------------------------------------------------
  *
  * visit.c
- *		A visit to a database: purges the tables that are due, in turns.
+ *		A visit to a database: purges its tables in turns.
  *
- * A visit lasts at most two seconds, because commands that want the database for
- * themselves (DROP DATABASE, CREATE DATABASE ... TEMPLATE) have to wait for the
- * worker.  A worker that is asked to leave does so after the current batch.  If
- * there is more to do, the launcher sends another worker.
+ * A visit lasts about two seconds, because commands that need the database for
+ * themselves (DROP DATABASE, CREATE DATABASE ... TEMPLATE) wait for the worker.
+ * If a command asks the worker to leave, the worker ends the visit after the
+ * current batch.  If there is more to do, the launcher sends another worker.
  *
- * Tables take turns, a batch each, those that were visited longest ago first.  A
- * table is claimed for the time of the visit, so that several workers in a database
- * do not get in each other's way.
+ * Tables take turns, one step each.  The tables that were visited longest ago come
+ * first.  A worker takes a table until the pass or the visit ends, so that no two
+ * workers purge the same table.
  *
- * Which tables there are is known from shared memory.  Only where collections came
- * or changed are they listed from the catalog.  Tables that have no entry in shared
- * memory are purged as well (visit_tables.c).  They get a quarter of each visit, even
- * if all other tables have a backlog.
+ * The worker knows the tables from shared memory.  It lists them from the catalog
+ * only after collections were created or changed.  Tables that have no entry in
+ * shared memory are purged as well (visit_tables.c).  They get a quarter of each
+ * visit, even if all other tables have a backlog.
  *
- * A visit that ends in the middle (ERROR outside of a step, FATAL) is abandoned by
- * ttl_docs_abandon_visit(), which the exit callback of the worker calls.
+ * If ERROR outside of a step, or FATAL, ends the worker, its exit callback calls
+ * ttl_docs_abandon_visit().
  *
  *-------------------------------------------------------------------------
  */
@@ -36,22 +36,21 @@
 
 #include "purge/purge_internal.h"
 
-/* tables that are worked on side by side */
+/* maximum number of tables that take turns */
 #define MAX_ACTIVE		8
 
-/* a table at which a worker had to be ended is left alone for so long */
+/* delay for a table at which a worker was ended; doubles each time */
 #define FIRST_INTERRUPTION_DELAY	(60 * USECS_PER_SEC)
 #define LONGEST_INTERRUPTION_DELAY	(3600 * USECS_PER_SEC)
 
-/* what tables without an entry have of a visit before the others begin */
+/* the part of a visit that belongs to tables without an entry */
 #define UNPLACED_TIME	(PURGE_VISIT_TIME / 4)
 
-/* A visit, for the exit callback */
-static PurgeWorkerSlot *my_slot = NULL;
+static PurgeWorker *my_worker = NULL;
 static PurgeDatabase *my_database = NULL;
-static PurgeTable *table_at_work = NULL;
+static PurgeTable *table_at_work = NULL;	/* the table of the current step */
 static int64 visit_deadline;
-static bool visit_is_capped = false;	/* purge_max_rate made it wait */
+static bool visit_is_capped = false;	/* has it waited for purge_max_rate? */
 static uint32 wait_for_rate;
 static uint32 wait_for_others;
 
@@ -61,25 +60,25 @@ static bool must_leave(void);
 static void purge_tables(VisitTables *tables);
 static int	purge_until(VisitTables *tables, int64 deadline);
 static TablePass *next_pass(VisitTables *tables);
-static bool claim(PurgeTable *table, TimestampTz *reported_due);
+static bool take_table(PurgeTable *table, TimestampTz *announced_due);
 static bool make_step(TablePass *pass);
 static void report_activity(const TablePass *pass);
 static void nap(int64 microseconds, uint32 wait_event);
 static void end_visit(int tables_left);
-static TimestampTz note_interruption(PurgeTable *table, const PurgeWorkerSlot *slot,
-									 bool was_told_to_end);
+static TimestampTz record_interruption(PurgeTable *table, const PurgeWorker *worker,
+									   bool got_sigterm);
 
 /*
- * The visit.  The due time of the database is taken away first, so that what
- * sessions tell from now on is not lost.
+ * Visits this database.  Sets its next_visit to DT_NOEND first, so that a session
+ * that announces a document from now on lowers it.
  */
 void
-ttl_docs_visit(PurgeWorkerSlot *slot)
+ttl_docs_visit(PurgeWorker *worker)
 {
 	VisitTables tables;
 	bool		allowed;
 
-	my_slot = slot;
+	my_worker = worker;
 	visit_deadline = ttl_docs_elapsed() + PURGE_VISIT_TIME;
 	wait_for_rate = compat_wait_event("TtlDocsPurgeRate");
 	wait_for_others = compat_wait_event("TtlDocsPurgePause");
@@ -88,7 +87,7 @@ ttl_docs_visit(PurgeWorkerSlot *slot)
 		pg_atomic_write_u64(&my_database->next_visit, (uint64) DT_NOEND);
 	pg_memory_barrier();
 
-	pgstat_report_activity(STATE_RUNNING, "ttl_docs: looking for expired documents");
+	pgstat_report_activity(STATE_RUNNING, "ttl_docs: searching for expired documents");
 	follow_reload();
 	StartTransactionCommand();
 	PushActiveSnapshot(GetTransactionSnapshot());
@@ -98,7 +97,7 @@ ttl_docs_visit(PurgeWorkerSlot *slot)
 	PopActiveSnapshot();
 	CommitTransactionCommand();
 
-	/* where there are very many tables, the listing must not take all of the visit */
+	/* if there are very many tables, listing them may have taken all the time */
 	visit_deadline = Max(visit_deadline, ttl_docs_elapsed() + PURGE_VISIT_TIME / 4);
 	if (allowed)
 		purge_tables(&tables);
@@ -107,10 +106,13 @@ ttl_docs_visit(PurgeWorkerSlot *slot)
 }
 
 /*
- * Is there anything of ours in this database, and may it be purged?  What says
- * no is kept for the launcher, unless somebody has changed it meanwhile.  For the
- * extension, the flag is set before, and taken back after the look; for
- * settings, see launcher.c.
+ * Is the extension installed in this database, and is the purge on?  If not, the
+ * entry of the database tells the launcher to send no more workers.
+ *
+ * Other sessions may install the extension or turn the purge on at the same time.
+ * For the extension, we set the flag before we read the catalog, and clear it
+ * afterwards if the extension is there; a session that installs it clears the flag
+ * after its commit.  For settings, see launcher.c.
  */
 static bool
 may_purge_here(void)
@@ -128,10 +130,10 @@ may_purge_here(void)
 
 		if (installed)
 			my_database->lacks_extension = false;
-		pg_atomic_write_u64(&my_database->off_epoch, is_off ? my_slot->settings_epoch : 0);
+		pg_atomic_write_u64(&my_database->off_epoch, is_off ? my_worker->settings_epoch : 0);
 		if (is_off)
 		{
-			/* for the worker that finds it to be on */
+			/* prepare the visit of the worker that finds the purge on */
 			pg_atomic_write_u32(&my_database->must_list, 1);
 			ttl_docs_lower_time(&my_database->next_visit, ttl_docs_clock());
 		}
@@ -139,26 +141,26 @@ may_purge_here(void)
 	return installed && is_on;
 }
 
-/* Reads the configuration again, outside of any transaction, if that was reloaded. */
+/* Reloads the configuration if it has changed.  Called outside of transactions. */
 static void
 follow_reload(void)
 {
-	if (!ConfigReloadPending && !my_slot->must_reload)
+	if (!ConfigReloadPending && !my_worker->must_reload)
 		return;
-	my_slot->must_reload = false;
+	my_worker->must_reload = false;
 	ConfigReloadPending = false;
 	ProcessConfigFile(PGC_SIGHUP);
 }
 
-/* Is it time to go?  A reload may have turned the purge off. */
+/* Must the visit end?  A reload may have turned the purge off. */
 static bool
 must_leave(void)
 {
-	return my_slot->must_leave || !ttl_docs_purge_on ||
+	return my_worker->must_leave || !ttl_docs_purge_on ||
 		ttl_docs_elapsed() >= visit_deadline;
 }
 
-/* Purges tables until all is done or time is up. */
+/* Purges tables until all are finished or the visit must end. */
 static void
 purge_tables(VisitTables *tables)
 {
@@ -178,14 +180,14 @@ purge_tables(VisitTables *tables)
 	end_visit(left);
 }
 
-/* Purges tables, a few side by side, and returns how many it leaves unfinished. */
+/* Purges tables, a few in turns, and returns the number of unfinished ones. */
 static int
 purge_until(VisitTables *tables, int64 deadline)
 {
 	TablePass  *active[MAX_ACTIVE];
 	int			nactive = 0;
 	int			turn = 0;
-	/* other workers want something to do, too */
+	/* leave tables for other workers */
 	int			max_active = Max(MAX_ACTIVE / ttl_docs_purge_workers, 1);
 
 	while (!must_leave() && ttl_docs_elapsed() < deadline)
@@ -216,21 +218,21 @@ purge_until(VisitTables *tables, int64 deadline)
 	return nactive;
 }
 
-/* Begins a pass over the next table that nobody else has claimed, or NULL. */
+/* Begins a pass over the next table that no worker has taken; NULL if none. */
 static TablePass *
 next_pass(VisitTables *tables)
 {
 	MemoryContext context;
 	TablePass  *pass;
 	PurgeTable *table = NULL;
-	TimestampTz reported_due = DT_NOBEGIN;
+	TimestampTz announced_due = DT_NOBEGIN;
 	Oid			relid;
 
 	while (table == NULL && tables->placed != NIL)
 	{
 		table = linitial(tables->placed);
 		tables->placed = list_delete_first(tables->placed);
-		if (!claim(table, &reported_due))
+		if (!take_table(table, &announced_due))
 			table = NULL;
 	}
 	relid = table != NULL ? table->key.relid : ttl_docs_next_unplaced(tables);
@@ -246,32 +248,36 @@ next_pass(VisitTables *tables)
 	pass->target.context = context;
 	pass->run = ttl_docs_run_in_transaction;
 	pass->instant = DT_NOEND;
-	pass->reported_due = reported_due;
+	pass->announced_due = announced_due;
 	pass->row_limit = ttl_docs_pace_rows();
 	ttl_docs_begin_pass(pass);
 	return pass;
 }
 
-/* Claims a table for this visit; *reported_due is what made it due. */
+/*
+ * Takes a table, unless another worker has taken it.  *announced_due is its
+ * next_visit, which is set to DT_NOEND.
+ */
 static bool
-claim(PurgeTable *table, TimestampTz *reported_due)
+take_table(PurgeTable *table, TimestampTz *announced_due)
 {
-	bool		claimed = false;
+	bool		taken = false;
 
 	LWLockAcquire(ttl_docs_purge_shared->lock, LW_EXCLUSIVE);
-	if (table->claimed_by == 0 && table->key.database == MyDatabaseId)
+	if (table->taken_by == 0 && table->key.database == MyDatabaseId)
 	{
-		table->claimed_by = MyProcPid;
-		*reported_due = (TimestampTz) pg_atomic_exchange_u64(&table->next_visit, (uint64) DT_NOEND);
-		claimed = true;
+		table->taken_by = MyProcPid;
+		*announced_due = (TimestampTz) pg_atomic_exchange_u64(&table->next_visit,
+															  (uint64) DT_NOEND);
+		taken = true;
 	}
 	LWLockRelease(ttl_docs_purge_shared->lock);
-	return claimed;
+	return taken;
 }
 
 /*
- * Goes a step further with a table, at the pace that befits; false if it is
- * done with.
+ * Runs one step of a pass, respecting the rate limit and the pause.  False if the
+ * pass has ended.
  */
 static bool
 make_step(TablePass *pass)
@@ -313,7 +319,7 @@ make_step(TablePass *pass)
 	return goes_on;
 }
 
-/* Shows in pg_stat_activity what is done now. */
+/* Shows the table in pg_stat_activity. */
 static void
 report_activity(const TablePass *pass)
 {
@@ -325,7 +331,7 @@ report_activity(const TablePass *pass)
 	pgstat_report_activity(STATE_RUNNING, activity);
 }
 
-/* Waits, outside of any transaction, unless it is told to leave. */
+/* Waits, outside of any transaction.  Returns early if the visit must end. */
 static void
 nap(int64 microseconds, uint32 wait_event)
 {
@@ -343,11 +349,11 @@ nap(int64 microseconds, uint32 wait_event)
 	}
 }
 
-/* The visit comes to its end: when is the next one due? */
+/* Ends the visit, and sets the time of the next one. */
 static void
 end_visit(int tables_left)
 {
-	TimestampTz due = DT_NOEND;
+	TimestampTz next_visit = DT_NOEND;
 	List	   *tables;
 	ListCell   *lc;
 
@@ -358,9 +364,9 @@ end_visit(int tables_left)
 	{
 		PurgeTable *table = lfirst(lc);
 
-		due = Min(due, ttl_docs_read_time(&table->next_visit));
+		next_visit = Min(next_visit, ttl_docs_read_time(&table->next_visit));
 	}
-	due = Min(due, ttl_docs_unplaced_due(my_database));
+	next_visit = Min(next_visit, ttl_docs_next_unplaced_round(my_database));
 	LWLockAcquire(ttl_docs_purge_shared->lock, LW_EXCLUSIVE);
 	my_database->was_visited = true;
 	my_database->visited = ttl_docs_elapsed();
@@ -368,36 +374,37 @@ end_visit(int tables_left)
 	my_database->tables_left = tables_left;
 	my_database->failures = 0;
 	LWLockRelease(ttl_docs_purge_shared->lock);
-	ttl_docs_lower_time(&my_database->next_visit, due);
+	ttl_docs_lower_time(&my_database->next_visit, next_visit);
 }
 
 /*
- * The visit ends in the middle.  How far its passes had come is not known, so
- * they begin anew.  The table that was at work may be the reason: it waits.
+ * The worker exits in the middle of a visit.  The progress of its passes is
+ * unknown, so they begin from the start.  The table of the current step may be the
+ * cause, so its next visit is later than that of the others.
  */
 void
-ttl_docs_abandon_visit(PurgeWorkerSlot *slot, bool was_told_to_end)
+ttl_docs_abandon_visit(PurgeWorker *worker, bool got_sigterm)
 {
 	TimestampTz clock = ttl_docs_clock();
-	PurgeDatabase *database = ttl_docs_purge_database(slot->database, false);
-	List	   *tables = ttl_docs_purge_tables(slot->database);
+	PurgeDatabase *database = ttl_docs_purge_database(worker->database, false);
+	List	   *tables = ttl_docs_purge_tables(worker->database);
 	ListCell   *lc;
 
 	foreach(lc, tables)
 	{
 		PurgeTable *table = lfirst(lc);
-		TimestampTz due = clock;
+		TimestampTz next_visit = clock;
 
-		if (table->claimed_by != MyProcPid)
+		if (table->taken_by != MyProcPid)
 			continue;
 		if (table == table_at_work)
-			due += note_interruption(table, slot, was_told_to_end);
+			next_visit += record_interruption(table, worker, got_sigterm);
 		LWLockAcquire(ttl_docs_purge_shared->lock, LW_EXCLUSIVE);
-		table->claimed_by = 0;
+		table->taken_by = 0;
 		table->progress.is_set = false;
 		table->visited = clock;
 		LWLockRelease(ttl_docs_purge_shared->lock);
-		ttl_docs_lower_time(&table->next_visit, due);
+		ttl_docs_lower_time(&table->next_visit, next_visit);
 	}
 	if (database == NULL)
 		return;
@@ -407,29 +414,30 @@ ttl_docs_abandon_visit(PurgeWorkerSlot *slot, bool was_told_to_end)
 	database->has_more = false;
 	database->failures++;
 	LWLockRelease(ttl_docs_purge_shared->lock);
-	/* the listing may not have come to its end */
+	/* the worker may not have listed all tables */
 	pg_atomic_write_u32(&database->must_list, 1);
 	ttl_docs_lower_time(&database->next_visit, clock);
 }
 
 /*
- * The worker ended while it purged a table; returns for how long to leave that
- * alone.  Triggers can bring it about (exit_on_error), and it must not be the
- * others' loss.
+ * The worker exits while it purges a table.  Returns the delay until the next visit
+ * of that table.  A trigger can cause the exit (exit_on_error); the delay gives
+ * other tables their turn.
  */
 static TimestampTz
-note_interruption(PurgeTable *table, const PurgeWorkerSlot *slot,
-				  bool was_told_to_end)
+record_interruption(PurgeTable *table, const PurgeWorker *worker,
+					bool got_sigterm)
 {
 	PurgeError	error;
 	int			failures;
 
-	/* by an administrator, or because the server stops */
-	if (was_told_to_end && !slot->was_ended)
+	/* an administrator ended it, or the server stops */
+	if (got_sigterm && !worker->was_ended)
 		return 0;
-	ttl_docs_make_error(&error, ERRCODE_QUERY_CANCELED, slot->was_ended ?
-						"the worker did not come to an end, and was ended" :
-						"the worker ended while it was at work");
+	ttl_docs_make_error(&error, ERRCODE_QUERY_CANCELED, worker->was_ended ?
+						"the purge worker took too long and was terminated" :
+						"the purge worker exited while it purged the table",
+						NULL);
 	ttl_docs_record_error(table, psprintf("table %u", table->key.relid), &error, true);
 	LWLockAcquire(ttl_docs_purge_shared->lock, LW_EXCLUSIVE);
 	failures = table->failures++;

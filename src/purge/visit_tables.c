@@ -1,29 +1,31 @@
 /*-------------------------------------------------------------------------
  *
  * visit_tables.c
- *		Which tables a visit purges.
+ *		Finds the tables that a visit purges.
  *
- * Most tables have an entry in shared memory, which says when the table is due.
- * A worker lists the tables of a database from the catalog only after
- * collections came or changed, so that new tables get an entry.
+ * Most tables have an entry in shared memory.  It says when to visit the table
+ * next.  A worker lists the tables of a database from the catalog only after
+ * collections were created or changed, so that new tables get an entry.
  *
- * A server can have more tables than entries.  Nobody can say when a table
- * without an entry is due, so workers look at all such tables in rounds.
+ * A server can have more tables than entries.  A table without an entry is
+ * unplaced.  Nothing shows when its documents expire, so workers purge all unplaced
+ * tables in rounds.
  *
- * 1. A round takes the tables by their OID.  Shared memory has the table that
- *    the round has come to.  The next visit goes on after that table, so each
- *    table gets its turn, however many there are and however long one takes.
- * 2. A worker moves on to a table before it looks at the table.  If the worker
- *    dies there, the next one goes on behind it.
- * 3. Writers start no round: their commits would have the tables listed all the time.
- *    A round begins a minute after the last one has ended, and after collections
- *    changed.
+ * 1. A round visits the tables in the order of their OIDs.  Shared memory has the
+ *    last table that was visited.  The next visit of the database continues after
+ *    that table, so each table gets its turn, however many tables there are and
+ *    however long one takes.
+ * 2. A worker stores the OID of a table before it begins with the table.  If the
+ *    worker exits there, the next worker continues with the next table.
+ * 3. Writers start no round.  Otherwise each commit would make a worker list all
+ *    tables.  A round begins a minute after the end of the last one, or after
+ *    collections changed.
  * 4. After a round there is a rest of nine times its duration, at most five
  *    minutes.  So rounds that find nothing take a tenth of a worker's time.  There
- *    is no rest if a round had no time for all documents that it found.
+ *    is no rest if a round had no time for all expired documents.
  *
  * If several workers are in a database, only the one that listed the tables last
- * goes on with the round: it knows the latest tables.
+ * continues the round, because it knows all tables.
  *
  * The round is read and written under the lock of shmem.c.
  *
@@ -36,9 +38,9 @@
 
 #include "purge/purge_internal.h"
 
-/* how long after the end of a round the next one begins */
+/* delay from the end of a round to the beginning of the next one */
 #define ROUND_PERIOD	(60 * USECS_PER_SEC)
-/* the rest after a round is so many times as long as the round */
+/* duration of the rest after a round, as a multiple of the round's duration */
 #define REST_FACTOR		9
 
 static bool must_list_tables(PurgeDatabase *database, UnplacedRound *round,
@@ -49,7 +51,7 @@ static void forget_tables_but(List *relids);
 static int	position_after(const List *relids, Oid relid);
 static void plan_round(VisitTables *tables, bool changed);
 static void end_round(UnplacedRound *round);
-static List *due_tables(void);
+static List *tables_to_visit(void);
 static int	compare_visits(const ListCell *a, const ListCell *b);
 
 /*
@@ -59,8 +61,8 @@ static int	compare_visits(const ListCell *a, const ListCell *b);
 void
 ttl_docs_find_visit_tables(PurgeDatabase *database, VisitTables *tables)
 {
-	/* for a database without an entry, which begins at the first table */
-	static UnplacedRound no_database = {.due = 0};
+	/* for a database without an entry: each visit begins with the first table */
+	static UnplacedRound no_database = {.next_round = 0};
 	bool		changed;
 
 	memset(tables, 0, sizeof(*tables));
@@ -70,26 +72,27 @@ ttl_docs_find_visit_tables(PurgeDatabase *database, VisitTables *tables)
 		list_tables(tables);
 		plan_round(tables, changed);
 	}
-	tables->placed = due_tables();
+	tables->placed = tables_to_visit();
 }
 
-/* Is it time to read the catalog: after a change, or for a round? */
+/* Must the worker list the tables: after a change, or for a round? */
 static bool
 must_list_tables(PurgeDatabase *database, UnplacedRound *round, bool *changed)
 {
-	bool		is_due;
+	bool		is_time_for_round;
 
 	*changed = database == NULL ||
 		pg_atomic_exchange_u32(&database->must_list, 0) != 0;
 	LWLockAcquire(ttl_docs_purge_shared->lock, LW_SHARED);
-	is_due = round->due <= ttl_docs_elapsed();
+	is_time_for_round = round->next_round <= ttl_docs_elapsed();
 	LWLockRelease(ttl_docs_purge_shared->lock);
-	return *changed || is_due;
+	return *changed || is_time_for_round;
 }
 
 /*
- * Lists the tables of all collections from the catalog.  Those that are new are
- * due; those that find no place in shared memory are returned.
+ * Lists the tables of all collections from the catalog.  Removes the entries of
+ * tables that are gone, and creates entries for new tables.  tables->unplaced gets
+ * the tables for which there is no room.
  */
 static void
 list_tables(VisitTables *tables)
@@ -101,14 +104,14 @@ list_tables(VisitTables *tables)
 	foreach(lc, collections)
 		relids = list_concat(relids, ttl_docs_collection_tables(lfirst_oid(lc)));
 	list_sort(relids, list_oid_cmp);
-	/* first, because that makes room */
+	/* first, because this makes room for new entries */
 	forget_tables_but(relids);
 	foreach(lc, collections)
 		place_tables(tables, lfirst_oid(lc));
 	list_sort(tables->unplaced, list_oid_cmp);
 }
 
-/* Gives the tables of a collection their entries. */
+/* Creates entries for the tables of a collection. */
 static void
 place_tables(VisitTables *tables, Oid root)
 {
@@ -123,6 +126,7 @@ place_tables(VisitTables *tables, Oid root)
 	MemoryContextSwitchTo(caller);
 }
 
+/* Removes the entries of all tables whose OIDs are not in the sorted list. */
 static void
 forget_tables_but(List *relids)
 {
@@ -132,17 +136,17 @@ forget_tables_but(List *relids)
 	foreach(lc, known)
 	{
 		PurgeTable *table = lfirst(lc);
-		/* an OID that is there is the last one before the larger ones */
+		/* if the OID is in the list, it comes right before the larger ones */
 		int			position = position_after(relids, table->key.relid) - 1;
 		bool		found = relids != NIL && position >= 0 &&
 			list_nth_oid(relids, position) == table->key.relid;
 
-		if (!found && table->claimed_by == 0)
+		if (!found && table->taken_by == 0)
 			ttl_docs_forget_table(table);
 	}
 }
 
-/* Where the first of the sorted OIDs is that is larger; the length if none is. */
+/* The index of the first larger OID in a sorted list, or the length of the list. */
 static int
 position_after(const List *relids, Oid relid)
 {
@@ -161,7 +165,7 @@ position_after(const List *relids, Oid relid)
 	return low;
 }
 
-/* Decides when the next round begins, now that its tables are known. */
+/* Sets the time of the next round, now that the unplaced tables are known. */
 static void
 plan_round(VisitTables *tables, bool changed)
 {
@@ -172,15 +176,15 @@ plan_round(VisitTables *tables, bool changed)
 	tables->listing = ++round->listing;
 	if (tables->unplaced == NIL)
 	{
-		round->due = PG_INT64_MAX;
+		round->next_round = PG_INT64_MAX;
 		round->last = InvalidOid;
 		round->has_left = round->has_changed = false;
 	}
 	else if (OidIsValid(round->last))
-		/* what has changed may be behind us */
+		/* the round may have passed the collection that has changed */
 		round->has_changed |= changed;
 	else if (changed)
-		round->due = Min(round->due, Max(now, round->rests_until));
+		round->next_round = Min(round->next_round, Max(now, round->rests_until));
 	LWLockRelease(ttl_docs_purge_shared->lock);
 }
 
@@ -195,7 +199,7 @@ ttl_docs_next_unplaced(VisitTables *tables)
 	if (tables->unplaced == NIL)
 		return InvalidOid;
 	LWLockAcquire(ttl_docs_purge_shared->lock, LW_EXCLUSIVE);
-	if (round->listing == tables->listing && round->due <= now)
+	if (round->listing == tables->listing && round->next_round <= now)
 	{
 		int			position = position_after(tables->unplaced, round->last);
 
@@ -215,25 +219,25 @@ ttl_docs_next_unplaced(VisitTables *tables)
 	return next;
 }
 
-/* The caller holds the lock. */
+/* Ends a round, and sets the time of the next one.  The caller holds the lock. */
 static void
 end_round(UnplacedRound *round)
 {
 	int64		now = ttl_docs_elapsed();
 
 	round->rests_until = now + Min((now - round->began) * REST_FACTOR,
-								   PURGE_ROUND_TIME);
+								   PURGE_RECHECK_TIME);
 	if (round->has_left)
-		round->due = now;
+		round->next_round = now;
 	else if (round->has_changed)
-		round->due = round->rests_until;
+		round->next_round = round->rests_until;
 	else
-		round->due = Max(now + ROUND_PERIOD, round->rests_until);
+		round->next_round = Max(now + ROUND_PERIOD, round->rests_until);
 	round->last = InvalidOid;
 	round->has_left = round->has_changed = false;
 }
 
-/* Does this visit still have tables of the round to look at? */
+/* Does this visit still have unplaced tables to purge? */
 bool
 ttl_docs_has_unplaced(const VisitTables *tables)
 {
@@ -243,12 +247,12 @@ ttl_docs_has_unplaced(const VisitTables *tables)
 	if (tables->unplaced == NIL)
 		return false;
 	LWLockAcquire(ttl_docs_purge_shared->lock, LW_SHARED);
-	has = round->listing == tables->listing && round->due <= ttl_docs_elapsed();
+	has = round->listing == tables->listing && round->next_round <= ttl_docs_elapsed();
 	LWLockRelease(ttl_docs_purge_shared->lock);
 	return has;
 }
 
-/* A visit had no time for all documents of a table without an entry. */
+/* The visit had no time for all expired documents of an unplaced table. */
 void
 ttl_docs_unplaced_has_left(VisitTables *tables)
 {
@@ -256,30 +260,30 @@ ttl_docs_unplaced_has_left(VisitTables *tables)
 	if (OidIsValid(tables->round->last))
 		tables->round->has_left = true;
 	else
-		tables->round->due = Min(tables->round->due, ttl_docs_elapsed());
+		tables->round->next_round = Min(tables->round->next_round, ttl_docs_elapsed());
 	LWLockRelease(ttl_docs_purge_shared->lock);
 }
 
-/* When the tables without an entry are to be looked at; DT_NOEND = there are none. */
+/* When the next round begins; DT_NOEND if all tables have an entry. */
 TimestampTz
-ttl_docs_unplaced_due(PurgeDatabase *database)
+ttl_docs_next_unplaced_round(PurgeDatabase *database)
 {
-	int64		due;
+	int64		next_round;
 
 	LWLockAcquire(ttl_docs_purge_shared->lock, LW_SHARED);
-	due = database->round.due;
+	next_round = database->round.next_round;
 	LWLockRelease(ttl_docs_purge_shared->lock);
-	return due == PG_INT64_MAX ? DT_NOEND :
-		ttl_docs_clock() + Max(due - ttl_docs_elapsed(), 0);
+	return next_round == PG_INT64_MAX ? DT_NOEND :
+		ttl_docs_clock() + Max(next_round - ttl_docs_elapsed(), 0);
 }
 
-/* The tables that are due, in the order in which they are to be visited. */
+/* The tables whose next_visit has come; those visited longest ago first. */
 static List *
-due_tables(void)
+tables_to_visit(void)
 {
 	MemoryContext caller = MemoryContextSwitchTo(TopMemoryContext);
 	List	   *all = ttl_docs_purge_tables(MyDatabaseId);
-	List	   *due = NIL;
+	List	   *found = NIL;
 	TimestampTz clock = ttl_docs_clock();
 	ListCell   *lc;
 
@@ -288,12 +292,12 @@ due_tables(void)
 		PurgeTable *table = lfirst(lc);
 
 		if (ttl_docs_read_time(&table->next_visit) <= clock)
-			due = lappend(due, table);
+			found = lappend(found, table);
 	}
 	list_free(all);
-	list_sort(due, compare_visits);
+	list_sort(found, compare_visits);
 	MemoryContextSwitchTo(caller);
-	return due;
+	return found;
 }
 
 static int

@@ -1,16 +1,16 @@
 /*-------------------------------------------------------------------------
  *
  * worker.c
- *		The process that visits a database and purges what is due there.
+ *		The worker process: it visits one database, and exits.
  *
  * The launcher starts a worker for one visit (visit.c).  The process connects as
- * the superuser that the server was made with, as autovacuum does, and pins the
- * settings that could make a difference.  Code of users runs as the owner of their
- * table (batch.c).  Nothing that users leave in the session outlives the visit.
+ * the bootstrap superuser, as autovacuum does.  It overrides all settings that
+ * could change what the purge does.  Code of users runs as the owner of their table
+ * (target.c).  Session state that their code leaves behind ends with the process.
  *
- * ERROR in a step undoes that step and is kept as trouble of its table.  ERROR
- * elsewhere, and FATAL, end the process.  The exit callback then frees what it had
- * claimed and makes the database due again.
+ * ERROR in a step rolls that step back, and is recorded as trouble of its table.
+ * ERROR elsewhere, and FATAL, end the process.  The exit callback then gives back
+ * the tables that the worker had taken, and sets the next visit of the database.
  *
  *-------------------------------------------------------------------------
  */
@@ -28,18 +28,18 @@
 
 #include "purge/purge_internal.h"
 
-/* milliseconds; has to be below deadlock_timeout, or that would be waited for */
+/* in milliseconds; a worker gives up a wait before deadlock_timeout */
 #define LOCK_WAIT		100
 
-/* A visit, for the exit callback */
-static PurgeWorkerSlot *my_slot = NULL;
+/* For the exit callback */
+static PurgeWorker *my_worker = NULL;
 static uint64 my_generation;
-static volatile sig_atomic_t was_told_to_end = false;
+static volatile sig_atomic_t got_sigterm = false;
 static bool visit_is_complete = false;
 
-static void note_and_die(SIGNAL_ARGS);
-static bool take_slot(int index, uint64 generation);
-static void leave_slot(int code, Datum arg);
+static void record_sigterm_and_die(SIGNAL_ARGS);
+static bool attach_to_entry(int index, uint64 generation);
+static void free_entry(int code, Datum arg);
 static void pin_settings(void);
 
 void
@@ -48,66 +48,66 @@ ttl_docs_worker_main(Datum arg)
 	uint64		generation;
 
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
-	pqsignal(SIGTERM, note_and_die);
+	pqsignal(SIGTERM, record_sigterm_and_die);
 	BackgroundWorkerUnblockSignals();
 
 	memcpy(&generation, MyBgworkerEntry->bgw_extra, sizeof(generation));
-	if (!take_slot(DatumGetInt32(arg), generation))
+	if (!attach_to_entry(DatumGetInt32(arg), generation))
 		return;
-	/* after the process is out of sight for those who wait for it */
-	on_shmem_exit(leave_slot, (Datum) 0);
-	if (!my_slot->must_leave)
+	/* this callback runs after the process has left the process array */
+	on_shmem_exit(free_entry, (Datum) 0);
+	if (!my_worker->must_leave)
 	{
-		BackgroundWorkerInitializeConnectionByOid(my_slot->database, InvalidOid, 0);
+		BackgroundWorkerInitializeConnectionByOid(my_worker->database, InvalidOid, 0);
 		pin_settings();
-		ttl_docs_visit(my_slot);
+		ttl_docs_visit(my_worker);
 	}
 	visit_is_complete = true;
 }
 
-/* Core's handler, but we want to know whether it was a signal. */
+/* Signal handler: records that the signal came, then does what core does. */
 static void
-note_and_die(SIGNAL_ARGS)
+record_sigterm_and_die(SIGNAL_ARGS)
 {
-	was_told_to_end = true;
+	got_sigterm = true;
 	die(postgres_signal_arg);
 }
 
-/* Takes the place that the launcher has asked for; false if it gave up on us. */
+/* Takes over the entry of this worker.  False if the launcher has given up. */
 static bool
-take_slot(int index, uint64 generation)
+attach_to_entry(int index, uint64 generation)
 {
-	PurgeWorkerSlot *slot = &ttl_docs_purge_shared->workers[index];
+	PurgeWorker *worker = &ttl_docs_purge_shared->workers[index];
 	bool		taken;
 
 	LWLockAcquire(ttl_docs_purge_shared->lock, LW_EXCLUSIVE);
-	taken = OidIsValid(slot->database) && slot->generation == generation &&
-		slot->pid == 0;
+	taken = OidIsValid(worker->database) && worker->generation == generation &&
+		worker->pid == 0;
 	if (taken)
-		slot->pid = MyProcPid;
+		worker->pid = MyProcPid;
 	LWLockRelease(ttl_docs_purge_shared->lock);
-	my_slot = slot;
+	my_worker = worker;
 	my_generation = generation;
 	return taken;
 }
 
-/* At exit, in whatever way. */
+/* Exit callback: abandons the visit if it is not complete, and frees the entry. */
 static void
-leave_slot(int code, Datum arg)
+free_entry(int code, Datum arg)
 {
 	(void) code;
 	(void) arg;
 	MemoryContextSwitchTo(TopMemoryContext);
 	if (!visit_is_complete)
-		ttl_docs_abandon_visit(my_slot, was_told_to_end);
+		ttl_docs_abandon_visit(my_worker, got_sigterm);
 	LWLockAcquire(ttl_docs_purge_shared->lock, LW_EXCLUSIVE);
-	if (my_slot->generation == my_generation)
-		memset(my_slot, 0, sizeof(*my_slot));
+	if (my_worker->generation == my_generation)
+		memset(my_worker, 0, sizeof(*my_worker));
 	LWLockRelease(ttl_docs_purge_shared->lock);
-	/* the postmaster wakes the launcher when it has our slot back, too */
+	/* the postmaster wakes the launcher when the background worker slot is free */
 }
 
-/* What roles, databases and the server may have set, and must not matter. */
+/* Overrides settings of the server, the database and the role. */
 static void
 pin_settings(void)
 {
@@ -124,7 +124,7 @@ pin_settings(void)
 		{"statement_timeout", "0"},
 		{"idle_in_transaction_session_timeout", "0"},
 		{"transaction_timeout", "0"},	/* since 17 */
-		/* what is lost in a crash is purged again */
+		/* if a crash loses a commit, the documents are purged again */
 		{"synchronous_commit", "off"},
 		{"zero_damaged_pages", "off"},
 	};
@@ -133,7 +133,7 @@ pin_settings(void)
 		if (GetConfigOption(pinned[i].name, true, false) != NULL)
 			SetConfigOption(pinned[i].name, pinned[i].value, PGC_SUSET,
 							PGC_S_OVERRIDE);
-	/* the launcher goes by the clock of the server, and so do we */
+	/* the same clock as that of the launcher */
 	SetConfigOption("ttl_docs.clock_offset",
 					psprintf("%d", ttl_docs_purge_shared->clock_offset),
 					PGC_SUSET, PGC_S_OVERRIDE);

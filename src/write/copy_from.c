@@ -139,7 +139,7 @@ ttl_docs_refuse_copy_without_trigger(Node *parsetree)
 
 /* Runs the command, or returns false if core must run it. */
 bool
-ttl_docs_copy_many_rows(Node *parsetree, const char *queryString, QueryCompletion *qc)
+ttl_docs_run_copy_from(Node *parsetree, const char *queryString, QueryCompletion *qc)
 {
 	uint64		processed;
 

@@ -73,7 +73,7 @@ ttl_docs_begin_writes(DocumentWriter *writer, Relation rel,
 	writer->relid = RelationGetRelid(rel);
 	writer->collection = *collection;
 	writer->keys = ttl_docs_make_key_probe(collection);
-	ttl_docs_begin_telling(&writer->told);
+	ttl_docs_begin_announcing(&writer->announced);
 }
 
 /*
@@ -230,7 +230,8 @@ announce_and_stamp(DocumentWriter *writer, Relation rel, HeapTuple tuple,
 		Int32GetDatum(stamp->ttl), Int64GetDatum(slot)};
 	bool		nulls[3] = {false, stamp->inherits, slot == NO_SLOT};
 
-	ttl_docs_tell_document(&writer->told, writer->relid, collection, stamp, slot);
+	ttl_docs_announce_document(&writer->announced, writer->relid, collection, stamp,
+							   slot);
 	return heap_modify_tuple_by_cols(tuple, RelationGetDescr(rel), 3, columns,
 									 values, nulls);
 }
@@ -257,7 +258,8 @@ ttl_docs_stamp_values(DocumentWriter *writer, Relation rel, Datum *values,
 	warn_of_ttl(writer, &sent, NULL, &stamp);
 	writer->clock = ttl_docs_clock();
 	slot = complete_stamp(writer, &stamp);
-	ttl_docs_tell_document(&writer->told, writer->relid, collection, &stamp, slot);
+	ttl_docs_announce_document(&writer->announced, writer->relid, collection, &stamp,
+							   slot);
 	values[ts] = TimestampTzGetDatum(stamp.ts);
 	isnull[ts] = false;
 	values[ttl] = Int32GetDatum(stamp.ttl);

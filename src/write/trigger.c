@@ -120,7 +120,8 @@ write_state(FunctionCallInfo fcinfo, TriggerData *trigdata)
 	state = palloc0(sizeof(WriteState));
 	ttl_docs_begin_writes(&state->writer, rel, &collection);
 	state->is_restore = ttl_docs_acts_for_backup(collection.root);
-	state->partition = ttl_docs_make_partition_check(rel);
+	if (rel->rd_rel->relispartition)
+		state->partition = ttl_docs_make_partition_check(rel);
 	MemoryContextSwitchTo(caller);
 	fcinfo->flinfo->fn_extra = state;
 	return state;
@@ -133,7 +134,8 @@ before_insert(WriteState *state, TriggerData *trigdata)
 	Relation	rel = trigdata->tg_relation;
 	HeapTuple	tuple = trigdata->tg_trigtuple;
 
-	ttl_docs_check_partition(state->partition, tuple);
+	if (state->partition != NULL)
+		ttl_docs_check_partition(state->partition, tuple);
 	if (in_replica_role())
 		tuple = ttl_docs_keep_replicated_stamp(writer, rel, tuple, NULL);
 	else if (state->is_restore)

@@ -12,7 +12,7 @@
 
 /* copy_from.c, for hooks.c */
 extern void ttl_docs_refuse_copy_without_trigger(Node *parsetree);
-extern bool ttl_docs_copy_many_rows(Node *parsetree, const char *queryString,
-									QueryCompletion *qc);
+extern bool ttl_docs_run_copy_from(Node *parsetree, const char *queryString,
+								   QueryCompletion *qc);
 
 #endif							/* TTL_DOCS_WRITE_H */

@@ -19,7 +19,7 @@ typedef struct DocumentWriter
 	Oid			relid;
 	Collection	collection;
 	struct KeyProbe *keys;		/* frees the keys of new rows */
-	ToldDocuments told;			/* documents announced to the purge so far */
+	AnnouncedDocuments announced;	/* documents announced to the purge so far */
 	TimestampTz clock;			/* time of writing the current row */
 } DocumentWriter;
 extern void ttl_docs_begin_writes(DocumentWriter *writer, Relation rel,

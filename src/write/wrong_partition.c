@@ -36,14 +36,14 @@ static bool may_be_target(Oid relid);
 
 /*
  * Prepares calls of ttl_docs_check_partition(), in the current memory
- * context.  Returns NULL if the rows of the table need no check.
+ * context.  Returns NULL if the rows of the partition need no check.
  */
 PartitionCheck *
 ttl_docs_make_partition_check(Relation rel)
 {
 	PartitionCheck *check;
 
-	if (!rel->rd_rel->relispartition || !may_be_target(RelationGetRelid(rel)))
+	if (!may_be_target(RelationGetRelid(rel)))
 		return NULL;
 	check = palloc0(sizeof(PartitionCheck));
 	check->estate = CreateExecutorState();
@@ -78,8 +78,6 @@ may_be_target(Oid relid)
 void
 ttl_docs_check_partition(PartitionCheck *check, HeapTuple tuple)
 {
-	if (check == NULL)
-		return;
 	ResetPerTupleExprContext(check->estate);
 	ExecStoreHeapTuple(tuple, check->row, false);
 	ExecPartitionCheck(&check->relinfo, check->row, check->estate, true);

@@ -100,7 +100,7 @@ RESET client_min_messages;
 SELECT * FROM pp_child ORDER BY k, id;
 SET ttl_docs.show_expired = on;
 SELECT partition::text, ids FROM pp_disk ORDER BY 1;
--- The quarantined documents of all partitions count for the collection.
+-- The undeletable documents of all partitions count for the collection.
 SELECT undeletable FROM ttl_docs.stat_collections WHERE collection = 'pp'::regclass;
 SELECT ttl_docs.resume_purge('pp');
 SELECT undeletable FROM ttl_docs.stat_collections WHERE collection = 'pp'::regclass;
