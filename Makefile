@@ -30,7 +30,7 @@ OLDEST_PG = 15
 
 PGXS := $(shell $(PG_CONFIG) --pgxs 2>/dev/null)
 ifeq ($(wildcard $(PGXS)),)
-$(error "$(PG_CONFIG)" leads to no PostgreSQL with development files; install them (Debian: postgresql-server-dev-NN), or say which PostgreSQL to use: make PG_CONFIG=/path/to/pg_config)
+$(error "$(PG_CONFIG)" finds no PostgreSQL development files. Install them (Debian: postgresql-server-dev-NN), or choose another PostgreSQL: make PG_CONFIG=/path/to/pg_config)
 endif
 
 PG_VERSION := $(shell $(PG_CONFIG) --version)
@@ -39,8 +39,8 @@ ifneq ($(shell test '$(PG_MAJOR)' -ge $(OLDEST_PG) && echo new enough),new enoug
 $(error ttl_docs needs PostgreSQL $(OLDEST_PG) or later, but "$(PG_CONFIG)" belongs to $(PG_VERSION))
 endif
 
-# PostgreSQL's headers cause warnings with -Wextra.  In a system directory they do not, so
-# all warnings are about our code.
+# PostgreSQL's headers cause warnings with -Wextra.  The compiler does not warn about headers
+# in a system directory, so all warnings are about our code.
 PG_CPPFLAGS = -I$(srcdir)/src -isystem $(shell $(PG_CONFIG) --includedir-server)
 PG_CFLAGS = -Wall -Wextra
 

@@ -27,7 +27,8 @@ SELECT ttl_docs.begin_install();
 DROP FUNCTION ttl_docs.begin_install();
 
 --
--- Collections.  These functions check that the caller owns the table.
+-- Collections.  The functions that change a collection check that the caller owns
+-- the table.
 --
 CREATE FUNCTION ttl_docs.create_collection(
     name text,
@@ -109,7 +110,7 @@ RETURNS jsonb
 LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'ttl_docs_create_document';
 COMMENT ON FUNCTION ttl_docs.create_document(regclass, jsonb) IS
-'store a new document and return it; fails if a live document has its id';
+'store a new document and return it; fails if a live document has the same id';
 
 CREATE FUNCTION ttl_docs.read_document(collection regclass, id text)
 RETURNS jsonb
@@ -221,14 +222,14 @@ RETURNS void
 LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'ttl_docs_resume_purge';
 COMMENT ON FUNCTION ttl_docs.resume_purge(regclass) IS
-'end all holds of the purge of a collection: paused, restored, clock jump, grace';
+'end these holds of the purge of a collection: paused, restored, clock jump, grace';
 
 CREATE FUNCTION ttl_docs.set_purge_subscribed(collection regclass, purge_subscribed boolean)
 RETURNS void
 LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'ttl_docs_set_purge_subscribed';
 COMMENT ON FUNCTION ttl_docs.set_purge_subscribed(regclass, boolean) IS
-'set whether this server purges a collection that a subscription writes';
+'set whether this server purges a collection that a subscription writes to';
 
 CREATE FUNCTION ttl_docs_internal.collection_stats(
     collection regclass,
@@ -249,7 +250,7 @@ COMMENT ON FUNCTION ttl_docs_internal.collection_stats(regclass) IS
 'internal: get a row of the view stat_collections';
 
 --
--- Internal functions
+-- Internal functions, and document_ttl(), which users may call, too
 --
 CREATE FUNCTION ttl_docs_internal.is_live(ts timestamptz, ttl integer, collection regclass)
 RETURNS boolean
@@ -345,8 +346,8 @@ SELECT c.collection,
        END AS mode,
        c.indexing,
        c.holds,
-       -- Look for a setting of the library: without the library, its functions fail.
-       -- pg_settings does not list placeholders.
+       -- To find out whether the library is loaded, look for one of its settings:
+       -- its functions would fail.  pg_settings does not list placeholders.
        CASE WHEN NOT EXISTS (SELECT FROM pg_catalog.pg_settings AS g
                               WHERE g.name OPERATOR(pg_catalog.=) 'ttl_docs.purge')
             THEN 'The library is not loaded, so expired documents are visible and writes fail. Add ttl_docs to shared_preload_libraries in postgresql.conf, and restart the server.'

@@ -14,6 +14,9 @@
 #ifndef TTL_DOCS_COMPAT_H
 #define TTL_DOCS_COMPAT_H
 
+#include "catalog/pg_class.h"
+#include "catalog/pg_database.h"
+#include "catalog/pg_extension.h"
 #include "nodes/parsenodes.h"
 #include "nodes/plannodes.h"
 #include "nodes/tidbitmap.h"

@@ -5,33 +5,33 @@
  *		the right order.
  *
  * Each of our hooks calls the hook that was installed before it (the next
- * hook).  There is one exception: ttl_docs_run_copy_from() replaces
- * standard_ProcessUtility(), so we use it only if there is no next
- * ProcessUtility hook.
+ * hook).  If there is none, the hook calls core's standard function, with one
+ * exception: ttl_docs_run_copy_from() runs COPY FROM in place of
+ * standard_ProcessUtility().
  *
  * A utility command takes these steps:
  *
- *	1. purge/commands.c keeps workers out of a database that the command needs
+ *	1. purge/database_commands.c keeps workers out of a database that the command needs
  *	   for itself.
  *	2. write/copy_from.c refuses COPY FROM if a collection has no trigger.
  *	3. access/copy_to.c turns COPY collection TO into COPY (query) TO.
  *	4. access/instant.c chooses the instant of the command.
  *	5. collection/ddl_notes.c raises an error if it can refuse the command
  *	   already.  Otherwise it begins to record what the command does.
- *	6. The command runs: in write/copy_from.c if possible, otherwise in the
- *	   next hook or in core.
+ *	6. The command runs: in the next hook if there is one, otherwise in
+ *	   write/copy_from.c if possible, otherwise in core.
  *	7. collection/ddl_review.c reads the recorded notes, and may refuse the
  *	   command.
- *	8. If the command succeeds, access/instant.c and purge/commands.c finish
+ *	8. If the command succeeds, access/instant.c and purge/database_commands.c finish
  *	   their work for it.
  *
  * On ERROR in any step, the steps that have begun are ended in reverse order:
  * the notes are freed, the previous running query is restored, and workers
  * may enter the database again.  The rollback undoes all other effects.
  *
- * A query calls access/instant.c when it starts, runs and finishes.  On
- * ERROR, PG_FINALLY in instant.c restores the previous running query, and a
- * memory context callback removes the query from the list of live queries.
+ * We call access/instant.c when a query starts, runs and finishes.  On ERROR,
+ * PG_FINALLY in instant.c restores the previous running query, and a memory
+ * context callback removes the query from the list of live queries.
  *
  * At the end of a transaction, also after ERROR, the parts are called from
  * top to bottom:
@@ -41,9 +41,11 @@
  *	3. The instant and the settings that this transaction used are forgotten.
  *	4. The record of changed settings is forgotten.
  *
- * No part may raise an error there.  FATAL ends the process.  Its values in
- * shared memory are atomic, or the exit callbacks of the purge processes
- * clean them up.
+ * No part may raise an error in these steps.  Before PREPARE TRANSACTION, the
+ * purge is also called, and may raise an error.
+ *
+ * On FATAL, the process ends.  The values that it leaves in shared memory are
+ * atomic, or the exit callbacks of the purge processes clean them up.
  *
  * Parallel workers have the hooks, too, because the library is preloaded.  On
  * a standby, ttl_docs writes nothing, and queries need no writes.
@@ -179,7 +181,7 @@ analyzed(ParseState *pstate, Query *query, JumbleState *jstate)
 {
 	if (next_post_parse_analyze)
 		next_post_parse_analyze(pstate, query, jstate);
-	/* the statement may be executed later */
+	/* the transaction may get its snapshot long before the query starts */
 	if (IsolationUsesXactSnapshot())
 		ttl_docs_note_transaction_snapshot();
 }
@@ -247,8 +249,6 @@ process_utility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
 				ProcessUtilityContext context, ParamListInfo params,
 				QueryEnvironment *queryEnv, DestReceiver *dest, QueryCompletion *qc)
 {
-	ProcessUtility_hook_type run = next_ProcessUtility ?
-		next_ProcessUtility : standard_ProcessUtility;
 	PlannedStmt *volatile command = pstmt;
 	volatile bool concerns_purge = false;
 	volatile bool has_instant = false;
@@ -265,10 +265,14 @@ process_utility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
 		has_instant = true;
 		takes_notes = ttl_docs_begin_notes(command->utilityStmt, context);
 
-		if (next_ProcessUtility ||
-			!ttl_docs_run_copy_from(command->utilityStmt, queryString, qc))
-			run(command, queryString, readOnlyTree && command == pstmt, context,
-				params, queryEnv, dest, qc);
+		if (next_ProcessUtility)
+			next_ProcessUtility(command, queryString,
+								readOnlyTree && command == pstmt, context, params,
+								queryEnv, dest, qc);
+		else if (!ttl_docs_run_copy_from(command->utilityStmt, queryString, qc))
+			standard_ProcessUtility(command, queryString,
+									readOnlyTree && command == pstmt, context,
+									params, queryEnv, dest, qc);
 
 		if (takes_notes)
 		{
@@ -357,7 +361,8 @@ static void
 transaction_ends(XactEvent event, void *arg)
 {
 	(void) arg;
-	ttl_docs_announce_at_end(event);
+	if (ttl_docs_end_turns & TURN_OF_PURGE)
+		ttl_docs_announce_at_end(event);
 	switch (event)
 	{
 		case XACT_EVENT_PRE_COMMIT:
@@ -374,8 +379,6 @@ transaction_ends(XactEvent event, void *arg)
 			break;
 	}
 	ttl_docs_forget_transaction();
-	if (ttl_docs_end_turns & TURN_OF_COLLECTION)
-		ttl_docs_forget_changes();
 	ttl_docs_end_turns = 0;
 }
 
@@ -384,7 +387,8 @@ subtransaction_ends(SubXactEvent event, SubTransactionId mySubid,
 					SubTransactionId parentSubid, void *arg)
 {
 	(void) arg;
-	ttl_docs_follow_subtransaction(event, mySubid, parentSubid);
+	if (ttl_docs_end_turns & TURN_OF_PURGE)
+		ttl_docs_follow_subtransaction(event, mySubid, parentSubid);
 	if (event == SUBXACT_EVENT_ABORT_SUB)
 		ttl_docs_note_transaction_snapshot();
 }

@@ -5,8 +5,8 @@
  *
  * The library must be in shared_preload_libraries: a backend without the
  * hooks would show expired documents.  If LOAD or a function call loads the
- * library later, the library warns and installs nothing, and all of its
- * functions raise an error (core/preload.c).
+ * library later, the library warns and installs nothing, and its functions
+ * raise an error (core/preload.c).
  *
  *-------------------------------------------------------------------------
  */

@@ -121,8 +121,10 @@ extern void ttl_docs_guc_init(void);
 extern void ttl_docs_hooks_init(void);
 
 /*
- * A part that has to do something at the end of the transaction sets its bit.
- * hooks.c gives these parts their turn, and clears the bits.
+ * A part sets its bit when it keeps something until the transaction ends.  At
+ * the end, hooks.c calls the parts whose bits are set, and clears the bits.
+ * The collection part keeps nothing but its bit, which says that the
+ * transaction has written a label.
  */
 typedef enum EndTurn
 {

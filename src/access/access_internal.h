@@ -49,7 +49,7 @@ typedef struct UtilityCommand
 } UtilityCommand;
 
 /* instant.c */
-extern LiveQuery *ttl_docs_running_query(void);
+extern LiveQuery *ttl_docs_running_query;	/* NULL = none */
 extern UtilityCommand *ttl_docs_running_command(void);
 extern TimestampTz ttl_docs_current_instant(void);
 

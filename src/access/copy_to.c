@@ -25,8 +25,8 @@ static bool copies_collection_to(Node *parsetree, Oid *relid);
 static SelectStmt *select_for_copy(Oid relid, List *columns);
 
 /*
- * Replaces a COPY of a collection TO by a COPY of a query; returns every
- * other command as it is.
+ * Replaces COPY collection TO with COPY of a query; returns every other
+ * command unchanged.
  */
 PlannedStmt *
 ttl_docs_copy_as_query(PlannedStmt *pstmt)

@@ -17,7 +17,7 @@
  * user's query for one of them.  We recognise core's queries by the way they
  * are executed: the executor does not fire triggers
  * (EXEC_FLAG_SKIP_TRIGGERS), and sends the rows to SPI.  In PostgreSQL 15 to
- * 19, only SPI_execute_snapshot() with fire_triggers = false does both, and
+ * 18, only SPI_execute_snapshot() with fire_triggers = false does both, and
  * only ri_triggers.c calls it in this way.  SQL cannot do both: queries of
  * procedural languages fire triggers; SQL functions that are evaluated row by
  * row do not, but send their rows to their own receiver.  Our own queries
@@ -122,8 +122,8 @@ is_table_named(const RangeTblEntry *rte, const char *alias)
 }
 
 /*
- * Finds out whether a starting query is one of core's foreign key queries.  The
- * caller knows that it was started with EXEC_FLAG_SKIP_TRIGGERS.
+ * Finds out whether a query that starts is one of core's foreign key queries.
+ * The caller has checked that core started it with EXEC_FLAG_SKIP_TRIGGERS.
  */
 void
 ttl_docs_recognise_foreign_key_query(LiveQuery *query, const QueryDesc *queryDesc)
@@ -140,13 +140,14 @@ ttl_docs_recognise_foreign_key_query(LiveQuery *query, const QueryDesc *queryDes
 	/* with PERIOD, several parents together cover the period of the child */
 	query->needs_all_rows = query->foreign_key_check && IsA(stmt->planTree, Agg);
 	query->validates_foreign_key = ttl_docs_validation_may_run &&
-		ttl_docs_running_query() == ttl_docs_running_command()->outer_running;
+		ttl_docs_running_query == ttl_docs_running_command()->outer_running;
 }
 
 /*
  * Does a command name only its target table?  Core's foreign key actions do.
- * A rule on the child can turn an action into another command, which also
- * names the child.  Such a command could show expired documents of any table.
+ * A rule on the child can turn an action into another command, which names its
+ * target and the child.  Such a command could show expired documents of any
+ * table.
  */
 static bool
 names_one_table(const PlannedStmt *stmt)

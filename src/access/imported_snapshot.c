@@ -15,12 +15,12 @@
  * we do not know the exporter's instant, we use an earlier time.  We use the
  * first of these that is known:
  *
- * 1. The time that the exporter has published in shared memory.  A session
- *    publishes when it is about to call pg_export_snapshot(); the object
- *    access hook tells us.  In REPEATABLE READ and SERIALIZABLE, it publishes
- *    its instant, so a snapshot that is imported and exported again keeps its
- *    instant.  In READ COMMITTED, it publishes the time at which its
- *    statement arrived.
+ * 1. The time that the exporter has published in shared memory.  The object
+ *    access hook of a session publishes when the session is about to call
+ *    pg_export_snapshot().  In REPEATABLE READ and SERIALIZABLE, the session
+ *    publishes its instant, so a snapshot that is imported and exported again
+ *    keeps its instant.  In READ COMMITTED, the session publishes the time at
+ *    which its statement arrived.
  * 2. The start of the exporter's transaction, from pg_stat_activity.  This is
  *    for a walsender, which exports without a query.
  * 3. The start of the exporter's process, if track_activities is off.
@@ -31,15 +31,15 @@
  * xmax of the imported snapshot.
  *
  * The file of a snapshot contains the process ID of the exporter.  We read
- * the file before core does.  If the exporting transaction has ended by the
- * time when core reads the file, core raises an error.
+ * the file before core does.  If the exporting transaction ends before core
+ * reads the file, core raises an error.
  *
  * Shared memory has a few values for each process.  Only that process writes
  * them, so there is no lock.  The exporter publishes its time before core
  * writes the file of the snapshot, so every importer finds the time.  If the
  * exporter has overwritten an entry in the meantime, the importer uses an
- * earlier time.  The transaction callback of instant.c removes the values of
- * a process at the end of its transaction, also after an error.
+ * earlier time.  At the end of a transaction, also after an error,
+ * ttl_docs_forget_transaction() in instant.c removes the values of the process.
  *
  *-------------------------------------------------------------------------
  */
@@ -150,8 +150,8 @@ ttl_docs_unpublish_instants(void)
 }
 
 /*
- * If the command is SET TRANSACTION SNAPSHOT: a time that is not later than
- * the exporter's instant.  DT_NOEND for other commands, and if core will
+ * For SET TRANSACTION SNAPSHOT, returns a time that is not later than the
+ * exporter's instant.  Returns DT_NOEND for other commands, and if core will
  * raise an error.
  */
 TimestampTz

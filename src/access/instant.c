@@ -24,6 +24,8 @@
  * A utility command (EXECUTE, COPY) takes its snapshot earlier: before it
  * plans its query and waits for locks.  So the command has an entry in the
  * list of live queries, with its snapshot, and its query falls under rule 3.
+ * Some commands run their query under a copy of their snapshot, at another
+ * address.  For these, we compare the contents of the snapshots (is_copy()).
  *
  * The snapshot of a REPEATABLE READ transaction is as old as the first
  * statement that needed a snapshot.  That statement may
@@ -37,7 +39,8 @@
  * before the snapshot:
  *
  * - when the statement arrived;
- * - when a utility command, such as BEGIN, began;
+ * - when a utility command began (BEGIN), or ended before the transaction had a
+ *   snapshot (LOCK TABLE);
  * - when the previous transaction ended, as in the loop of a procedure.
  *
  * The last two (the boundaries) count only if they belong to the same
@@ -95,7 +98,7 @@ typedef struct LiveQueryHolder
 } LiveQueryHolder;
 
 static LiveQuery *live_queries = NULL;
-static LiveQuery *running_query = NULL;
+LiveQuery  *ttl_docs_running_query = NULL;
 static UtilityCommand *innermost_command = NULL;
 
 /* May the running utility command check rows against a foreign key? */
@@ -129,18 +132,11 @@ static LiveQuery *find_live_query(QueryDesc *queryDesc);
 static void unlink_live_query(LiveQuery *query);
 static void forget_live_query(void *arg);
 
-/* The query that is being executed, or NULL. */
-LiveQuery *
-ttl_docs_running_query(void)
-{
-	return running_query;
-}
-
 /*
  * The instant for code that is called now: that of the query whose snapshot
- * is active.  Without an active snapshot, the instant is the clock.  An
- * example is an expression that a procedural language evaluates by itself; it
- * counts as a statement of its own.
+ * is active.  Without an active snapshot, the instant is the clock.  For
+ * example, an expression that a procedural language evaluates by itself has no
+ * active snapshot, and counts as a statement of its own.
  */
 TimestampTz
 ttl_docs_current_instant(void)
@@ -156,7 +152,7 @@ ttl_docs_current_instant(void)
 const PlannedStmt *
 ttl_docs_running_stmt(void)
 {
-	return running_query != NULL ? running_query->stmt : NULL;
+	return ttl_docs_running_query != NULL ? ttl_docs_running_query->stmt : NULL;
 }
 
 /*
@@ -171,18 +167,21 @@ ttl_docs_writing_command(void)
 {
 	CommandId	current = GetCurrentCommandId(true);
 
-	return running_query != NULL && running_query->stmt->commandType != CMD_SELECT ?
-		running_query->estate->es_output_cid : current;
+	return ttl_docs_running_query != NULL && ttl_docs_running_query->stmt->commandType != CMD_SELECT ?
+		ttl_docs_running_query->estate->es_output_cid : current;
 }
 
 /* Does a foreign key action of core write the row? */
 bool
 ttl_docs_in_foreign_key_action(void)
 {
-	return running_query != NULL && running_query->foreign_key_action;
+	return ttl_docs_running_query != NULL && ttl_docs_running_query->foreign_key_action;
 }
 
-/* The running utility command; for a part that core made of it, the whole. */
+/*
+ * The running utility command.  If core has split a command into sub-commands,
+ * returns the whole command.
+ */
 UtilityCommand *
 ttl_docs_running_command(void)
 {
@@ -204,7 +203,7 @@ ttl_docs_begin_utility(Node *parsetree, ProcessUtilityContext context)
 	UtilityCommand command = {0};
 
 	command.imported = ttl_docs_instant_to_import(parsetree);
-	/* the last command of a walsender may have given it a snapshot */
+	/* a walsender may have taken its snapshot in its previous command */
 	if (!am_walsender)
 		record_boundary();
 	if (ActiveSnapshotSet())
@@ -218,7 +217,7 @@ ttl_docs_begin_utility(Node *parsetree, ProcessUtilityContext context)
 	command.query.is_utility = true;
 	command.query.next = live_queries;
 	command.outer = innermost_command;
-	command.outer_running = running_query;
+	command.outer_running = ttl_docs_running_query;
 	command.is_subcommand = context == PROCESS_UTILITY_SUBCOMMAND;
 	command.may_validate = ttl_docs_validates_foreign_key(parsetree);
 
@@ -228,7 +227,7 @@ ttl_docs_begin_utility(Node *parsetree, ProcessUtilityContext context)
 	live_queries = &innermost_command->query;
 	/* rows of COPY FROM are not written by the query that runs the command */
 	if (IsA(parsetree, CopyStmt))
-		running_query = NULL;
+		ttl_docs_running_query = NULL;
 }
 
 /* The command has succeeded. */
@@ -248,7 +247,7 @@ ttl_docs_end_utility(void)
 	UtilityCommand *command = innermost_command;
 
 	unlink_live_query(&command->query);
-	running_query = command->outer_running;
+	ttl_docs_running_query = command->outer_running;
 	innermost_command = command->outer;
 	ttl_docs_validation_may_run = running_command_may_validate();
 	pfree(command);
@@ -262,7 +261,7 @@ running_command_may_validate(void)
 	return command != NULL && command->may_validate;
 }
 
-/* The command has run.  Queries that follow are ours, not validations. */
+/* Called after a command: the next queries are ours, not validations. */
 void
 ttl_docs_stop_validation(void)
 {
@@ -288,7 +287,7 @@ copies_snapshot(Node *parsetree)
 	}
 }
 
-/* Do both snapshots see the same?  They may differ in the command number. */
+/* Is one snapshot a copy of the other, apart from the command number? */
 static bool
 is_copy(Snapshot a, Snapshot b)
 {
@@ -328,7 +327,7 @@ ttl_docs_start_query(QueryDesc *queryDesc, int eflags, ExecutorStart_hook_type s
 	ttl_docs_prepare_plan(queryDesc);
 	starting.stmt = queryDesc->plannedstmt;
 	if (starting.stmt->commandType == CMD_INSERT &&
-		list_length(starting.stmt->rtable) > 1)
+		list_length(starting.stmt->relationOids) > 1)
 		starting.repacked = ttl_docs_repacked_collection(starting.stmt);
 	starting.next = live_queries;
 	live_queries = &starting;
@@ -360,19 +359,19 @@ ttl_docs_start_query(QueryDesc *queryDesc, int eflags, ExecutorStart_hook_type s
 void
 ttl_docs_run_query(COMPAT_RUN_PARAMS, ExecutorRun_hook_type run)
 {
-	LiveQuery  *outer = running_query;
+	LiveQuery  *outer = ttl_docs_running_query;
 	LiveQuery  *volatile query = find_live_query(queryDesc);
 
-	if (query != NULL && IsParallelWorker() && running_query == NULL)
+	if (query != NULL && IsParallelWorker() && ttl_docs_running_query == NULL)
 		take_leaders_instant(query);
-	running_query = query;
+	ttl_docs_running_query = query;
 	PG_TRY();
 	{
 		run(COMPAT_RUN_ARGS);
 	}
 	PG_FINALLY();
 	{
-		running_query = outer;
+		ttl_docs_running_query = outer;
 	}
 	PG_END_TRY();
 
@@ -389,16 +388,16 @@ ttl_docs_run_query(COMPAT_RUN_PARAMS, ExecutorRun_hook_type run)
 void
 ttl_docs_finish_query(QueryDesc *queryDesc, ExecutorFinish_hook_type finish)
 {
-	LiveQuery  *outer = running_query;
+	LiveQuery  *outer = ttl_docs_running_query;
 
-	running_query = find_live_query(queryDesc);
+	ttl_docs_running_query = find_live_query(queryDesc);
 	PG_TRY();
 	{
 		finish(queryDesc);
 	}
 	PG_FINALLY();
 	{
-		running_query = outer;
+		ttl_docs_running_query = outer;
 	}
 	PG_END_TRY();
 }
@@ -466,7 +465,7 @@ ttl_docs_note_function(Oid function)
 	has_published = true;
 }
 
-/* The transaction will take no snapshot that is older than now. */
+/* Records the clock: every snapshot that is taken later is not older. */
 static void
 record_boundary(void)
 {
@@ -504,10 +503,7 @@ take_leaders_instant(LiveQuery *query)
 	query->instant = (TimestampTz)
 		DatumGetInt64(query->estate->es_param_exec_vals[param].value);
 	if (IsolationUsesXactSnapshot())
-	{
-		transaction_instant = query->instant;
-		transaction_instant_is_set = true;
-	}
+		set_transaction_instant(query->instant);
 }
 
 /* In the leader: sets the parameter that core sends to the workers. */

@@ -11,8 +11,8 @@
  * 3. It swaps the files of the two tables.
  *
  * A row that the INSERT does not read is lost, without DELETE triggers and
- * foreign key actions, and even if the purge is held.  So this query, and no
- * other query, also reads expired documents.
+ * foreign key actions, and even if the purge is held.  So this query of
+ * pg_repack, and no other, also reads expired documents.
  *
  * We treat a query as the copy of pg_repack if
  *
@@ -76,8 +76,8 @@ belongs_to_repack(Oid classid, Oid object)
 }
 
 /*
- * The collection that this query of pg_repack copies, expired documents
- * included; InvalidOid for every other INSERT that may read a table.
+ * The collection that an INSERT of pg_repack copies, expired documents
+ * included; InvalidOid for every other INSERT.
  */
 Oid
 ttl_docs_repacked_collection(const PlannedStmt *stmt)
@@ -138,7 +138,7 @@ copied_table(const PlannedStmt *stmt, Index target, Collection *collection,
 	{
 		RangeTblEntry *rte = lfirst_node(RangeTblEntry, lc);
 
-		/* skip the SELECT of the INSERT; a view's subquery has a relid */
+		/* skip the SELECT of the INSERT, but not a view, which has a relid */
 		if (++rti == target || rte->rtekind == RTE_RESULT ||
 			(rte->rtekind == RTE_SUBQUERY && !OidIsValid(rte->relid)))
 			continue;

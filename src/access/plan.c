@@ -19,9 +19,9 @@
  *
  * Index-only scans read the index, not the table, so the index must contain
  * _ts and _ttl for the test.  paths.c keeps the planner from using any
- * other index-only scan.  If another extension uses one, we replace it by an
- * index scan.  If we cannot filter a scan, we raise an error, so that nothing
- * leaks.
+ * other index-only scan.  If another extension adds one, we replace it with an
+ * index scan.  If we cannot filter a scan, we raise an error, so that no
+ * expired document is returned.
  *
  * A cached plan must be replanned when a table becomes a collection or stops
  * being one.  A change of the label invalidates the table.  For a partition,
@@ -34,7 +34,7 @@
  * a function or operator that is not core's and so may read a collection.
  *
  * If another planner hook passes us a plan that we have already filtered, we
- * leave the test alone.
+ * do not add the test again.
  *
  * ON CONFLICT DO UPDATE gets the row from an index, without a scan.  The row
  * can expire after our trigger has checked it.  The trigger for the UPDATE
@@ -215,9 +215,9 @@ scans_collection(const PlannedStmt *stmt)
 }
 
 /*
- * The parameter that carries the instant to parallel workers, or -1 if plan.c
- * has not seen the plan.  Our mark follows the parameter.  The type of the
- * mark cannot occur in a query.
+ * The parameter that carries the instant to parallel workers, or -1 if the
+ * plan has none.  Our mark follows the parameter.  The type of the mark cannot
+ * occur in a query.
  */
 int
 ttl_docs_instant_param(const PlannedStmt *stmt)
@@ -395,7 +395,7 @@ scan_test(const RangeTblEntry *rte, const PlanWalk *walk)
 /*
  * An index-only scan has only the columns of its index.  If _ts or _ttl is
  * missing, another extension has added the path after paths.c had checked the
- * paths.  We then replace the scan by one that reads the table.
+ * paths.  We then replace the scan with one that reads the table.
  */
 static Plan *
 filter_index_only_scan(IndexOnlyScan *scan, PlanWalk *walk)
@@ -413,7 +413,7 @@ filter_index_only_scan(IndexOnlyScan *scan, PlanWalk *walk)
 		TargetEntry *column = lfirst_node(TargetEntry, lc);
 
 		if (column->resjunk || !IsA(column->expr, Var))
-			continue;			/* the index does not return this column */
+			continue;			/* not returned by the index, or no column */
 		if (((Var *) column->expr)->varattno == collection.ts)
 			ts = column->resno;
 		else if (((Var *) column->expr)->varattno == collection.ttl)
@@ -461,7 +461,7 @@ read_table_instead(IndexOnlyScan *scan)
 	return instead;
 }
 
-/* Replaces references to index columns by the columns of the table. */
+/* Replaces references to index columns with the columns of the table. */
 static Node *
 index_columns_to_table(Node *node, void *indextlist)
 {

@@ -68,7 +68,7 @@ typedef struct KeptSettings
 	CollectionSettings settings;
 } KeptSettings;
 
-/* In TopTransactionContext; instant.c clears the pointer at its end */
+/* In TopTransactionContext; instant.c resets it when the transaction ends */
 KeptSettings *ttl_docs_kept_by_transaction = NULL;
 
 static inline Datum test_row(FunctionCallInfo fcinfo, bool is_parent);
@@ -133,7 +133,7 @@ test_row(FunctionCallInfo fcinfo, bool is_parent)
 static TestState *
 test_state(FunctionCallInfo fcinfo, Oid collection, bool is_parent)
 {
-	LiveQuery  *query = ttl_docs_running_query();
+	LiveQuery  *query = ttl_docs_running_query;
 	TestState  *state;
 
 	if (PG_ARGISNULL(2))
@@ -183,7 +183,12 @@ sees_expired(const LiveQuery *query, Oid collection, bool is_parent)
 	/* wait for a child that another session renews, and do not orphan it */
 	if (query->foreign_key_action)
 		return true;
-	/* a validation sees expired parents, but not expired children */
+
+	/*
+	 * A validation sees expired parents, but not expired children.  Core can
+	 * also validate row by row, with the query of a foreign key check, which
+	 * reads only the parent.
+	 */
 	if (query->validates_foreign_key)
 		return is_parent || query->foreign_key_check;
 	if (query->foreign_key_check)
@@ -225,7 +230,7 @@ ttl_docs_report_expired_upsert(void)
 			 errhint("Retry the transaction. The expired document is then absent, and an upsert inserts a new one.")));
 }
 
-/* The latest settings of a collection; an error if it is not one. */
+/* The latest settings; raises an error if the table is not a collection. */
 static CollectionSettings
 latest_settings(Oid relid)
 {

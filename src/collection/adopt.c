@@ -3,10 +3,10 @@
  * adopt.c
  *		adopt(): an existing table becomes a collection.
  *
- * adopt() computes _ttl and _slot of the existing documents from the
- * documents.  Filling the two new columns row by row would write the table
- * twice.  So adopt() adds them empty, and then fills them with ALTER COLUMN
- * TYPE ... USING, which rewrites the table once.
+ * adopt() computes _ttl and _slot from the existing documents.  Filling the
+ * two new columns with an UPDATE would store every row twice.  So adopt() adds
+ * the columns empty, and then fills them with ALTER COLUMN TYPE ... USING,
+ * which rewrites the table once.
  *
  * adopt() creates the trigger first and writes the label last.  Before the
  * label exists, ttl_docs neither filters the table nor guards it against DDL.
@@ -80,7 +80,7 @@ ttl_docs_adopt(PG_FUNCTION_ARGS)
 	if (PG_ARGISNULL(0) || PG_ARGISNULL(4))
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("table and indexing of a collection cannot be null")));
+				 errmsg("collection and indexing cannot be null")));
 	settings = ttl_docs_new_settings(!PG_ARGISNULL(1), PG_ARGISNULL(1) ? 0 : PG_GETARG_INT32(1),
 									 text_to_cstring(PG_GETARG_TEXT_PP(4)));
 	ttl_docs_adopt_table(PG_GETARG_OID(0), &settings,
@@ -107,7 +107,7 @@ ttl_docs_new_settings(bool on, int32 default_ttl, const char *indexing)
 	if (on && settings.indexing == INDEXING_NONE)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("a DefaultTTL needs a purge index, and indexing is \"none\""),
+				 errmsg("a DefaultTTL needs a purge index, but indexing is \"none\""),
 				 errhint("Use indexing \"consistent\" or \"lazy\", or leave the DefaultTTL off.")));
 	return settings;
 }
@@ -381,9 +381,9 @@ add_system_columns(Oid relid, const CollectionSettings *settings,
  * Makes an existing column _ts NOT NULL, as the owner of the table.
  *
  * To avoid a scan, core checks whether CHECK constraints already exclude
- * nulls.  That evaluates the constant parts of the constraints, so it can run
- * functions that the owner chose.  These must not run as a caller with more
- * rights than the owner.
+ * nulls.  The check evaluates the constant parts of the constraints, so it can
+ * run functions that the owner chose.  These functions must not run as a
+ * caller with more rights than the owner.
  *
  * We do not run ALTER TABLE as SQL, because the owner may lack USAGE on the
  * schema.
@@ -414,8 +414,8 @@ set_not_null_as_owner(Oid relid)
 /*
  * first_ts(last_modified timestamptz, adopted bigint): the first _ts of a
  * document that existed when its table was adopted.  "adopted" is the time of
- * the adoption in microseconds; it is the result if last_modified is null or
- * not finite.
+ * the adoption in microseconds.  The result is "adopted" if last_modified is
+ * null or not finite, and last_modified otherwise.
  */
 Datum
 ttl_docs_first_ts_tz(PG_FUNCTION_ARGS)

@@ -10,8 +10,8 @@
  * - A foreign key of another table prevents the purge of expired documents.
  * - adopt() chose the only jsonb column, but the table has json columns too.
  *
- * Some documents may already be expired, according to the _ts that they
- * brought.  This file only counts them.  grace.c reports them and holds the
+ * Some documents may already be expired, because their _ts is older than the
+ * adoption.  This file only counts them.  grace.c reports them and holds the
  * purge.
  *
  * When these functions run, the table is locked and has its system columns,

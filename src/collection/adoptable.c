@@ -89,7 +89,7 @@ require_no_inheritance(Relation rel)
 
 /*
  * Raises an error if a partition cannot be part of a collection.  A foreign
- * table cannot: its server would neither filter nor stamp documents.
+ * table cannot, because its server would neither filter nor stamp documents.
  */
 static void
 require_suitable_partitions(Relation rel)
@@ -119,8 +119,8 @@ require_suitable_partitions(Relation rel)
 }
 
 /*
- * Raises an error if the partition key uses a system column.  System columns
- * change with every write, so they cannot decide where a row belongs.
+ * Raises an error if the partition key uses a system column.  A write can
+ * change the system columns, so they cannot decide where a row belongs.
  */
 void
 ttl_docs_refuse_system_column_in_key(Relation rel)
@@ -144,7 +144,7 @@ ttl_docs_refuse_system_column_in_key(Relation rel)
 					(errcode(ERRCODE_WRONG_OBJECT_TYPE),
 					 errmsg("the system column \"%s\" of a collection cannot be part of the partition key of \"%s\"",
 							names[i], RelationGetRelationName(rel)),
-					 errdetail("System columns change with every write."),
+					 errdetail("A write can change the system columns."),
 					 errhint("Partition the table by another column.")));
 	}
 }

@@ -10,12 +10,12 @@
  *
  * Invalidation.  An invalidation of the relation cache removes the entry of a
  * table.  Writing a label, DDL on the table, ATTACH and DETACH PARTITION all
- * send such an invalidation.  Core sends it again on abort, so a change that
- * was rolled back leaves no entry behind.  The entry of a partition also
- * depends on its ancestors.  So the invalidation of a partitioned table
- * removes the entries of all partitions.  An ancestor always has an entry if
- * one of its partitions has one, because the lookup of a partition looks up
- * its ancestors.
+ * send such an invalidation.  On abort, core repeats the invalidation in this
+ * backend, so a change that was rolled back leaves no entry behind.  The entry
+ * of a partition also depends on its ancestors.  So the invalidation of a
+ * partitioned table removes the entries of all partitions.  An ancestor always
+ * has an entry if one of its partitions has one, because the lookup of a
+ * partition looks up its ancestors.
  *
  * While DETACH PARTITION CONCURRENTLY runs, the table still counts as a
  * partition.  Otherwise its expired documents would be visible until the
@@ -29,9 +29,9 @@
  * read the label with the snapshot.
  *
  * A commit becomes visible a moment before its invalidations are sent.  In
- * between, the cache has the older settings.  So a query keeps the settings
- * that it read first (access/visibility.c), and the processes of a parallel
- * query do not use the cache.
+ * between, the cache still has the older settings.  So a query keeps the
+ * settings that it read first (access/visibility.c), and the processes of a
+ * parallel query do not use the cache.
  *
  * Plain tables.  Every query looks up each table that it reads, and most
  * tables are not collections.  A small array of tables that are not
@@ -140,8 +140,8 @@ ttl_docs_has_own_label(Oid relid)
 /*
  * Reads the settings of a collection as a snapshot sees them.  root is the
  * table that has the label.  If the snapshot does not see the table at all,
- * returns the latest settings.  Returns false if the snapshot sees a plain
- * table that became a collection later.  With use_cache = false, all
+ * sets *settings to the latest settings.  Returns false if the snapshot sees a
+ * plain table that became a collection later.  With use_cache = false, all
  * processes that use the same snapshot get the same answer.
  */
 bool
@@ -283,9 +283,10 @@ lookup(Oid relid)
 
 	/*
 	 * Reading the catalogs can process an invalidation, which may or may not
-	 * be for this table.  Then we return the answer, which is reliable if the
-	 * caller has locked the table, but do not cache it.  We do not read
-	 * again: with debug_discard_caches, every attempt would end this way.
+	 * be for this table.  Then we return the answer, but do not cache it.
+	 * The answer is reliable if the caller has locked the table.  We do not
+	 * read again: with debug_discard_caches, every attempt would end this
+	 * way.
 	 */
 	before = invalidations;
 	if (!load(relid, &loaded))

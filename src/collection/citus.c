@@ -16,8 +16,8 @@
  * calls ttl_docs_refuse_citus_table().  That covers adopt(),
  * create_collection() and SECURITY LABEL, which restores use.
  *
- * A collection cannot become a Citus table.  Citus has many ways to convert a
- * table, and two kinds of conversion:
+ * A collection cannot become a Citus table.  Citus has many commands that
+ * convert a table, but only two kinds of conversion:
  * 1. It adds the row to pg_dist_partition, then creates a TRUNCATE trigger on
  *    the table.  The object access hook calls
  *    ttl_docs_refuse_citus_trigger().
@@ -31,13 +31,14 @@
  * that trigger.  To report the real reason, a function manager hook checks
  * calls of the Citus functions that convert a table.  The hook does not
  * receive the arguments of the call.  It finds the table in the expression of
- * the call, if the planner made it a constant.  Otherwise the user gets the
- * message of Citus.  The hook recognises a function by its name, which is in
- * the system cache at that time.  Functions of core do not reach the hook.
+ * the call, if the planner has made the table a constant.  Otherwise the user
+ * gets the message of Citus.  The hook recognises a function by its name,
+ * which is in the system cache at that time.  Functions of core do not reach
+ * the hook.
  *
- * Locks: this file takes none.  Both adopt() and Citus lock the table before
- * they read the catalogs, and these locks conflict.  This file keeps no
- * state, so an error leaves none behind.
+ * Locks: this file does not lock the table.  Both adopt() and Citus lock the
+ * table before they read the catalogs, and these locks conflict.  This file
+ * keeps no state, so an error leaves none behind.
  *
  *-------------------------------------------------------------------------
  */

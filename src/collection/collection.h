@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * collection.h
- *		What other parts may use of collection: which tables are collections,
- *		the settings of a collection, and its pieces.
+ *		Functions of collection for other parts: which tables are
+ *		collections, the settings of a collection, and its pieces.
  *
  *-------------------------------------------------------------------------
  */
@@ -21,8 +21,14 @@
 extern void ttl_docs_label_init(void);
 extern List *ttl_docs_all_collections(void);
 extern void ttl_docs_write_label(Oid relid, const CollectionSettings *settings);
-extern bool ttl_docs_changed_collections(void);
-extern void ttl_docs_forget_changes(void);
+
+
+/* Has this transaction written the label of a collection? */
+static inline bool
+ttl_docs_changed_collections(void)
+{
+	return (ttl_docs_end_turns & TURN_OF_COLLECTION) != 0;
+}
 
 /* cache.c */
 extern void ttl_docs_cache_init(void);
@@ -34,6 +40,7 @@ extern bool ttl_docs_is_seen_by(Oid relid, Snapshot snapshot);
 extern void ttl_docs_forget_table_settings(Oid relid);
 
 /* open.c */
+extern void ttl_docs_require_writable(FunctionCallInfo fcinfo);
 extern Oid	ttl_docs_collection_arg(FunctionCallInfo fcinfo);
 extern Relation ttl_docs_open_collection(Oid relid, LOCKMODE lockmode,
 										 Collection *collection);
@@ -60,11 +67,7 @@ ttl_docs_acts_for_backup(Oid relid)
 }
 
 
-/* grace.c */
-extern bool ttl_docs_in_grace(const CollectionSettings *settings);
-extern char *ttl_docs_grace_left(const CollectionSettings *settings);
-
-/* hold.c */
+/* settings_hold.c */
 
 /* Reasons in the settings not to purge a collection */
 typedef enum SettingsHold
@@ -76,6 +79,8 @@ typedef enum SettingsHold
 } SettingsHold;
 extern SettingsHold ttl_docs_settings_hold(Oid root, const CollectionSettings *settings);
 extern const char *ttl_docs_settings_hold_name(SettingsHold hold);
+extern bool ttl_docs_in_grace(const CollectionSettings *settings);
+extern char *ttl_docs_grace_left(const CollectionSettings *settings);
 
 /* replication.c */
 extern bool ttl_docs_is_subscribed(Oid relid);

@@ -25,6 +25,8 @@ extern int	ttl_docs_remove_all_labels(void);
 /* label_json.c */
 extern char *ttl_docs_print_label(const CollectionSettings *settings);
 extern void ttl_docs_parse_label(const char *label, CollectionSettings *settings);
+extern const char *ttl_docs_indexing_name(IndexingMode indexing);
+extern IndexingMode ttl_docs_parse_indexing(const char *name);
 
 /* cache.c */
 extern void ttl_docs_find_columns(Oid relid, Collection *collection);
@@ -38,6 +40,8 @@ extern void ttl_docs_require_no_pending_detach(Oid relid);
 extern Relation ttl_docs_open_owned(Oid relid, LOCKMODE lockmode);
 extern void ttl_docs_lock_tree(Oid relid, LOCKMODE lockmode);
 extern void ttl_docs_require_unused(Relation rel, const char *action);
+extern Relation ttl_docs_open_unused(Oid relid, LOCKMODE lockmode,
+									 const char *action, Collection *collection);
 
 /* adoptable.c */
 extern void ttl_docs_require_adoptable(Relation rel);
@@ -60,8 +64,6 @@ extern bool ttl_docs_fetch_trigger(Oid trigger, Snapshot snapshot,
 extern void ttl_docs_require_last_trigger(Relation rel);
 
 /* settings.c */
-extern const char *ttl_docs_indexing_name(IndexingMode indexing);
-extern IndexingMode ttl_docs_parse_indexing(const char *name);
 extern void ttl_docs_check_default_ttl(int32 default_ttl);
 
 /* invalid_ttl.c */
@@ -77,9 +79,9 @@ typedef struct NewlyExpired
 	bool		is_unknown;		/* if true, ignore "count" */
 	int			entries_read;	/* of the purge index */
 } NewlyExpired;
-extern NewlyExpired ttl_docs_count_newly_expired(Oid relid,
-												 const CollectionSettings *before,
-												 const CollectionSettings *after);
+extern void ttl_docs_hold_newly_expired(Oid relid, Oid root,
+										const CollectionSettings *before,
+										CollectionSettings *settings);
 extern void ttl_docs_begin_grace(Oid root, CollectionSettings *settings,
 								 const NewlyExpired *found);
 
@@ -103,7 +105,7 @@ extern void ttl_docs_warn_of_replication(Oid relid);
 
 /* ddl_notes.c */
 
-/* What a command did.  The review takes the kinds in this order. */
+/* What a command did.  The review handles the kinds in this order. */
 typedef enum NoteKind
 {
 	NOTE_EXTENSION_DROPPED,		/* ttl_docs itself */

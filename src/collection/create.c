@@ -42,7 +42,7 @@ ttl_docs_create_collection(PG_FUNCTION_ARGS)
 	if (PG_ARGISNULL(0) || PG_ARGISNULL(2))
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("name and indexing of a collection cannot be null")));
+				 errmsg("name and indexing cannot be null")));
 	settings = ttl_docs_new_settings(!PG_ARGISNULL(1), PG_ARGISNULL(1) ? 0 : PG_GETARG_INT32(1),
 									 text_to_cstring(PG_GETARG_TEXT_PP(2)));
 	name = parse_name(text_to_cstring(PG_GETARG_TEXT_PP(0)));

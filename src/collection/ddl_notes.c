@@ -56,7 +56,8 @@
 typedef struct Notebook
 {
 	struct Notebook *outer;		/* of the command that runs this command */
-	Node	   *parsetree;		/* of this command, before core changes it */
+	Node	   *parsetree;		/* of this command; for ALTER TABLE, a copy
+								 * from before core changes it */
 	List	   *notes;
 	AttachedCollection attached;
 } Notebook;
@@ -87,7 +88,7 @@ ttl_docs_begin_notes(Node *parsetree, ProcessUtilityContext context)
 		return false;
 	ttl_docs_check_drop_extension(parsetree);
 	ttl_docs_prepare_attach(parsetree, &attached);
-	/* the review reads the parse tree, and core may change it before */
+	/* core changes this parse tree, and the review reads it afterwards */
 	if (IsA(parsetree, AlterTableStmt))
 	{
 		parsetree = copyObject(parsetree);
@@ -171,7 +172,7 @@ note_relation(ObjectAccessType access, Oid relid, AttrNumber attno, void *arg)
 	add_note(NOTE_INDEX_DROPPED, table);
 }
 
-/* Takes a note of a column of a collection; attno is 0 if it is not known. */
+/* Takes a note of a column; attno is 0 if the column is not known. */
 static void
 note_column(Oid relid, AttrNumber attno, bool is_dropped)
 {
@@ -232,10 +233,10 @@ note_constraint(Oid constraint)
  * Takes a note that core adds or removes the link between a child table and
  * its parent.
  *
- * A partition that loses its link becomes a collection by itself, so its
- * label is written here.  Event triggers run before the review, and must not
- * see expired documents.  The label takes effect together with core's own
- * change, at the next command counter increment.
+ * A partition that loses its link becomes a collection by itself.  Its label
+ * is written here, not in the review: event triggers run before the review,
+ * and must not see expired documents.  The label takes effect together with
+ * core's own change, at the next command counter increment.
  */
 static void
 note_link(Oid child, Oid parent)
@@ -263,8 +264,8 @@ note_link(Oid child, Oid parent)
 		get_rel_relkind(child) != RELKIND_FOREIGN_TABLE)
 	{
 		/*
-		 * if a restore brought the root's label, this label holds the
-		 * purge too
+		 * If a restore brought the label of the root, leave its OIDs in the
+		 * label of the child, so that the purge of the child is held too.
 		 */
 		if (before.settings.origin_database == MyDatabaseId &&
 			before.settings.origin_relation == before.root)

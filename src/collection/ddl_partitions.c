@@ -5,8 +5,9 @@
  *
  * - A new partition gets a copy of the label of the collection.  We compute
  *   _ttl and _slot of the rows that it brings.  The purge of the collection
- *   is held if some of these rows are expired under its settings, or if the
- *   purge of the partition was held before.
+ *   is held if some of these rows were live until now and are expired under
+ *   the settings of the collection, or if the purge of the partition was held
+ *   before.
  * - A detached partition becomes a collection by itself, with the settings
  *   and floors that it had as a partition.  So its expired documents do not
  *   come back.
@@ -44,11 +45,11 @@ static void copy_holds(const Note *note, Oid root, CollectionSettings *settings)
 static void review_detached_partition(Oid relid);
 
 /*
- * Called before ATTACH PARTITION.  If a collection is about to become a
- * partition of another collection, checks that its expired documents stay
+ * Called before ATTACH PARTITION.  If a collection (child) is about to become
+ * a partition of another collection, checks that its expired documents stay
  * expired there, and drops its trigger, because core will create the trigger
- * of the parent on it.  Its label loses its effect when core has added the
- * link.
+ * of the parent on the child.  The label of the child loses its effect when
+ * core has added the link.
  *
  * Sets *attached to the two tables.  Core looks up their names again, and can
  * find other tables then.  ttl_docs_require_attached() checks that core has
@@ -236,9 +237,9 @@ ttl_docs_review_link(Note *note, bool may_have_rows)
  * partition that CREATE TABLE has just created is empty.
  *
  * In a binary upgrade (pg_upgrade), no row is read.  The tables have no rows
- * yet, and the rows that will come were correct on the old server.  Also, the
- * owners of the tables could not run a query that uses our functions, because
- * pg_upgrade restores their rights at its end.
+ * yet, and the rows that pg_upgrade will add were correct on the old server.
+ * Also, the owners of the tables could not run a query that uses our
+ * functions, because pg_upgrade restores their rights at its end.
  */
 static void
 review_new_partition(Oid relid, const Collection *collection)
@@ -284,26 +285,25 @@ review_new_partition(Oid relid, const Collection *collection)
  * or if the purge of the partition was held.
  *
  * A hold changes the label of the root, which ttl_docs_prepare_attach() has
- * locked.  A user who does not own the root may attach a partition, but may
- * not hold the purge; this is an error.  In a binary upgrade nothing changes:
- * the labels and the rows are those of the old server.
+ * locked.  A user who does not own the root can attach a table to a partition
+ * of the root, but may not hold the purge.  So this function raises an error
+ * if the attach needs a hold.  In a binary upgrade nothing changes: the labels
+ * and the rows are those of the old server.
  */
 static void
 hold_for_attached(const Note *note)
 {
 	Collection	collection;
 	CollectionSettings settings;
-	NewlyExpired expired;
 
 	if (IsBinaryUpgrade || !ttl_docs_lookup_collection(note->relid, &collection))
 		return;
 	settings = collection.settings;
 	if (note->was_collection)
 		copy_holds(note, collection.root, &settings);
-	expired = ttl_docs_count_newly_expired(note->relid,
-										   note->was_collection ? &note->before : NULL,
-										   &settings);
-	ttl_docs_begin_grace(collection.root, &settings, &expired);
+	ttl_docs_hold_newly_expired(note->relid, collection.root,
+								note->was_collection ? &note->before : NULL,
+								&settings);
 	if (settings.grace_until == collection.settings.grace_until &&
 		settings.paused == collection.settings.paused &&
 		settings.origin_relation == collection.settings.origin_relation)
@@ -321,8 +321,8 @@ hold_for_attached(const Note *note)
 
 /*
  * Copies the holds of a collection that becomes a partition to the settings
- * of its new root.  As long as its purge was held, nobody has allowed the
- * purge to delete its expired documents.
+ * of its new root.  Otherwise the purge of the root would delete expired
+ * documents that the hold still protects.
  */
 static void
 copy_holds(const Note *note, Oid root, CollectionSettings *settings)

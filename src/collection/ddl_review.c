@@ -119,10 +119,11 @@ review_dropped_extension(void)
 
 /*
  * A restore brought a label.  By coincidence, the OIDs in the label can be
- * those of the table and the database that got it.  Then the label would look
- * as if it had been written here, and the purge would not be held.  So we
- * clear the OID of the table.  pg_upgrade keeps OIDs on purpose: there the
- * purge continues.  Existing partitions get copies of the label.
+ * those of the table and the database that got the label.  Then the label
+ * would look as if it had been written here, and the purge would not be held.
+ * So we clear the OID of the table.  pg_upgrade keeps OIDs on purpose, and
+ * after pg_upgrade the purge continues.  Existing partitions get copies of the
+ * label.
  */
 static void
 review_restored(Oid relid)
@@ -175,7 +176,7 @@ review_dropped_trigger(Oid relid)
 				 ttl_docs_errhint_release(collection.root)));
 }
 
-/* A trigger of any name was created, renamed, enabled or disabled. */
+/* Reviews any trigger that was created, renamed, enabled or disabled. */
 static void
 review_trigger(Oid trigger, Node *parsetree)
 {
@@ -223,7 +224,7 @@ review_trigger(Oid trigger, Node *parsetree)
 	}
 }
 
-/* Is it ALTER TABLE ... DISABLE TRIGGER with the name of our trigger? */
+/* Is the command ALTER TABLE ... DISABLE TRIGGER for our trigger by name? */
 static bool
 disables_our_trigger(Node *parsetree)
 {

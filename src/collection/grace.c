@@ -14,7 +14,7 @@
  * The label has the end of the hold, by the clock of the server.  The
  * clock_offset of a session neither shortens nor prolongs the hold.  A later
  * change of settings never makes the hold end earlier.  resume_purge() ends
- * it.
+ * the hold.
  *
  * Counting must not make the change slow, so it reads a limited number of
  * entries of the purge index: those between the bounds of the old and of the
@@ -48,6 +48,8 @@
 /* Maximum number of entries of the purge index to read for one change */
 #define MAX_ENTRIES_READ	10000
 
+static NewlyExpired count_newly_expired(Oid relid, const CollectionSettings *before,
+										const CollectionSettings *after);
 static void count_in_table(Oid relid, const ExpiryBounds *before,
 						   const ExpiryBounds *after, IndexingMode indexing,
 						   NewlyExpired *found);
@@ -63,12 +65,28 @@ static void report_newly_expired(Oid root, const NewlyExpired *found,
 								 TimestampTz grace_until, TimestampTz now);
 
 /*
+ * Called when the settings of a collection change, or when a table becomes
+ * part of the collection.  "before" has the settings that applied to the table
+ * until now; NULL if the table was not a collection.  If the change makes live
+ * documents of the table expire, reports how many, and adds a hold of the
+ * purge to the new settings.
+ */
+void
+ttl_docs_hold_newly_expired(Oid relid, Oid root, const CollectionSettings *before,
+							CollectionSettings *settings)
+{
+	NewlyExpired found = count_newly_expired(relid, before, settings);
+
+	ttl_docs_begin_grace(root, settings, &found);
+}
+
+/*
  * Counts the documents of a table and its partitions that are live under the
  * settings "before" and expired under the settings "after".  "before" is NULL
  * if the table was not a collection.
  */
-NewlyExpired
-ttl_docs_count_newly_expired(Oid relid, const CollectionSettings *before,
+static NewlyExpired
+count_newly_expired(Oid relid, const CollectionSettings *before,
 							 const CollectionSettings *after)
 {
 	TimestampTz clock = ttl_docs_clock();
@@ -207,18 +225,4 @@ report_newly_expired(Oid root, const NewlyExpired *found,
 			 is_held ?
 			 errhint("To copy them out, see \"A DefaultTTL that was too short\" in docs/operations.md. To purge them now: SELECT ttl_docs.resume_purge(%s).",
 					 ttl_docs_quoted_literal(root)) : 0));
-}
-
-/* Is the purge held because a change of settings made documents expire? */
-bool
-ttl_docs_in_grace(const CollectionSettings *settings)
-{
-	return settings->grace_until > ttl_docs_server_clock();
-}
-
-/* Returns for how long the purge is still held, as text for people. */
-char *
-ttl_docs_grace_left(const CollectionSettings *settings)
-{
-	return ttl_docs_period(settings->grace_until - ttl_docs_server_clock());
 }

@@ -39,7 +39,7 @@ ttl_docs_refuse_invalid_ttl(Oid relid, const char *doc_column,
 	table_close(rel, NoLock);
 }
 
-/* Raises the error if the query that has just run found such documents. */
+/* Raises the error if the query that has just run has found documents. */
 static void
 report_invalid_ttl(Oid relid, const char *doc_column)
 {

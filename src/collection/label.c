@@ -17,15 +17,16 @@
  * the root.  ddl_partitions.c writes the copy for a new partition.
  *
  * Restores write a label with SECURITY LABEL, which calls check_relabel().
- * It accepts a label only for a table that has none.  Only the functions of
- * the extension change an existing label, because a change of settings needs
- * other steps too.  check_relabel() does not require the trigger and the
- * purge index, because a restore creates them later.
+ * This function accepts a label only for a table that has none, or has the
+ * same label already.  Only the functions of the extension change an existing
+ * label, because a change of settings needs other steps too.  check_relabel()
+ * does not require the trigger and the purge index, because a restore creates
+ * them later.
  *
  * Writing a label sends a relation cache invalidation for the table and its
  * partitions.  The invalidation clears entries of cache.c and cached plans.
- * This session processes it at the next command, other sessions and standbys
- * when the transaction commits.
+ * This session processes the invalidation at the next command, other sessions
+ * and standbys when the transaction has committed.
  *
  *-------------------------------------------------------------------------
  */
@@ -66,8 +67,6 @@
 #define LABEL_DETAIL "SECURITY LABEL without FOR means the provider ttl_docs if no other label provider is loaded."
 #define LABEL_HINT "To use another provider, load its library and write SECURITY LABEL FOR provider. To make a table a collection, call ttl_docs.adopt()."
 
-/* Has this transaction written a label? */
-static bool has_changed_label = false;
 
 static void announce_label_change(Oid relid);
 static SysScanDesc scan_labels(Relation seclabels);
@@ -84,28 +83,10 @@ ttl_docs_label_init(void)
 	register_label_provider(TTL_DOCS_PROVIDER, check_relabel);
 }
 
-/*
- * Has this transaction changed the settings of any collection?  If so,
- * queries must not use settings that they read before the change.
- */
-bool
-ttl_docs_changed_collections(void)
-{
-	return has_changed_label;
-}
-
-/* Called at the end of a transaction. */
-void
-ttl_docs_forget_changes(void)
-{
-	has_changed_label = false;
-}
-
 /* Sends invalidations after a label was written, and notifies the purge. */
 static void
 announce_label_change(Oid relid)
 {
-	has_changed_label = true;
 	ttl_docs_end_turns |= TURN_OF_COLLECTION;
 	ttl_docs_invalidate_tree(relid);
 	ttl_docs_announce_change(relid);

@@ -35,6 +35,12 @@
 
 #define LABEL_VERSION 1
 
+static const char *const indexing_names[] = {
+	[INDEXING_CONSISTENT] = "consistent",
+	[INDEXING_LAZY] = "lazy",
+	[INDEXING_NONE] = "none",
+};
+
 static void print_time(StringInfo buf, const char *key, TimestampTz time);
 static char *iso_time(TimestampTz time);
 static bool has_key(Jsonb *label, const char *key);
@@ -58,7 +64,7 @@ ttl_docs_print_label(const CollectionSettings *settings)
 	else
 		appendStringInfoString(&buf, ", \"default_ttl\": null");
 	appendStringInfo(&buf, ", \"indexing\": \"%s\"",
-					 ttl_docs_indexing_name(settings->indexing));
+					 indexing_names[settings->indexing]);
 	print_time(&buf, "written_floor", settings->written_floor);
 	print_time(&buf, "due_floor", settings->due_floor);
 	appendStringInfo(&buf, ", \"paused\": %s", settings->paused ? "true" : "false");
@@ -216,4 +222,24 @@ report_bad_label(const char *key)
 			 errmsg("invalid label for a collection of ttl_docs"),
 			 errdetail("The value of \"%s\" is missing or not valid.", key),
 			 errhint("Only the functions of ttl_docs write labels. To make a table a collection, call ttl_docs.adopt().")));
+}
+
+const char *
+ttl_docs_indexing_name(IndexingMode indexing)
+{
+	return indexing_names[indexing];
+}
+
+/* Returns the mode with this name, or raises an error. */
+IndexingMode
+ttl_docs_parse_indexing(const char *name)
+{
+	for (size_t i = 0; i < lengthof(indexing_names); i++)
+		if (strcmp(name, indexing_names[i]) == 0)
+			return (IndexingMode) i;
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("invalid indexing mode: \"%s\"", name),
+			 errhint("Available modes: consistent, lazy, none.")));
+	return INDEXING_NONE;		/* keep the compiler quiet */
 }

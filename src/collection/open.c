@@ -25,6 +25,24 @@
 
 #include "collection/collection_internal.h"
 
+/*
+ * For functions that write: raises an error on a standby and in a read-only
+ * transaction.  Without this check, a lock or a command in the function would
+ * raise an error that does not name the function.
+ */
+void
+ttl_docs_require_writable(FunctionCallInfo fcinfo)
+{
+	char	   *name;
+
+	ttl_docs_require_preload();
+	if (!XactReadOnly && !RecoveryInProgress())
+		return;
+	name = psprintf("%s.%s()", TTL_DOCS_SCHEMA, get_func_name(fcinfo->flinfo->fn_oid));
+	PreventCommandDuringRecovery(name);
+	PreventCommandIfReadOnly(name);
+}
+
 /* Returns the first argument of a function, which must be a collection. */
 Oid
 ttl_docs_collection_arg(FunctionCallInfo fcinfo)
@@ -88,9 +106,10 @@ ttl_docs_lock_tree(Oid relid, LOCKMODE lockmode)
 
 /*
  * Raises an error if a query of this session uses the table or one of its
- * partitions.  Our lock does not conflict with locks of our own session.
- * "action" is a verb, possibly with an object and a preposition, for core's
- * message: cannot (action) "(table)" because it is being used.
+ * partitions.  The lock on the table does not help, because locks of the same
+ * session do not conflict.  "action" is a verb, possibly with an object and a
+ * preposition, for core's message: cannot (action) "(table)" because it is
+ * being used.
  */
 void
 ttl_docs_require_unused(Relation rel, const char *action)
@@ -110,6 +129,17 @@ ttl_docs_require_unused(Relation rel, const char *action)
 		table_close(part, NoLock);
 	}
 	list_free(tables);
+}
+
+/* Opens a collection that no query of this session uses. */
+Relation
+ttl_docs_open_unused(Oid relid, LOCKMODE lockmode, const char *action,
+					 Collection *collection)
+{
+	Relation	rel = ttl_docs_open_collection(relid, lockmode, collection);
+
+	ttl_docs_require_unused(rel, action);
+	return rel;
 }
 
 /* Raises an error: the table is not a collection, or does not exist. */

@@ -4,8 +4,8 @@
  *		Lists the tables of a collection: its root and all partitions.
  *
  * Core's lists leave out partitions that are being detached concurrently.
- * These belong to the collection until the command ends, so some callers need
- * them.
+ * These partitions belong to the collection until the command ends, so some
+ * callers need them.
  *
  *-------------------------------------------------------------------------
  */

@@ -28,7 +28,7 @@ PG_FUNCTION_INFO_V1(ttl_docs_preview);
 PG_FUNCTION_INFO_V1(ttl_docs_expires_under);
 
 #define PREVIEW_COUNTS		5	/* number of counts, the first result columns */
-#define PREVIEW_EXAMPLES	5	/* maximum number of documents it names */
+#define PREVIEW_EXAMPLES	5	/* maximum number of documents to name */
 
 static void preview_counts(const char *table, const char *live,
 						   const char *expires, Datum *counts);

@@ -66,7 +66,7 @@ ttl_docs_other_purge_index(Relation rel, IndexingMode indexing, Oid excluded)
 static bool
 is_purge_index(Relation rel, Oid indexid, IndexingMode indexing)
 {
-	/* REINDEX CONCURRENTLY or DROP INDEX may have dropped it concurrently */
+	/* DROP INDEX or REINDEX CONCURRENTLY may have dropped it by now */
 	Relation	index = try_relation_open(indexid, AccessShareLock);
 	AttrNumber	slot;
 	bool		result;
@@ -103,8 +103,8 @@ is_purge_index(Relation rel, Oid indexid, IndexingMode indexing)
 /*
  * Returns the predicate of an index as it is stored.  We do not use core's
  * RelationGetIndexPredicate(): it evaluates constant parts of the predicate,
- * and so can run functions of the owner.  A background worker has more rights
- * than the owner, and must not run these.
+ * and so can run functions of the owner.  A purge worker has more rights than
+ * the owner, and must not run these functions.
  */
 static Node *
 index_predicate(Relation index)

@@ -10,10 +10,10 @@
  *
  * We replace the rows here instead of running an UPDATE.  For the user no
  * document changes, so triggers, rules, policies and constraints do not
- * apply.  Their code must not run either, because ATTACH PARTITION and
- * adopt() would not run it otherwise.  Only index expressions and generated
- * columns run, as the owner of the table and in a restricted context, as when
- * core builds an index.
+ * apply.  Their code must not run either: users do not expect ATTACH PARTITION
+ * or adopt() to run it.  We evaluate only index expressions and generated
+ * columns, as the owner of the table and in a restricted context, as when core
+ * builds an index.
  *
  * The caller holds ACCESS EXCLUSIVE, so no other session changes the rows.
  *

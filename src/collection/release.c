@@ -5,9 +5,9 @@
  *
  * An expired document must not come back as a plain row.  So release() first
  * deletes the expired documents, with their triggers and foreign key actions,
- * as the owner of the table, and only if all code that would run can be
- * trusted (core/trusted_code.c).  Then it removes the label, the trigger and
- * the system columns.
+ * as the owner of the table.  It raises an error if the delete would run code
+ * that cannot be trusted (core/trusted_code.c).  Then release() removes the
+ * label, the trigger, and the system columns with the purge index.
  *
  * Locks: ACCESS EXCLUSIVE on the table and its partitions until the
  * transaction ends, because release() runs ALTER TABLE.
@@ -115,9 +115,9 @@ require_no_grace(Relation rel, const CollectionSettings *settings)
 }
 
 /*
- * Raises an error if the table has deferred trigger events in this
- * transaction.  Core refuses ALTER TABLE then.  Only the user can decide to
- * fire the triggers.
+ * Raises an error if the table has pending trigger events in this
+ * transaction, because core would refuse ALTER TABLE.  Only the user can
+ * decide to fire the triggers now.
  */
 static void
 require_no_pending_trigger(Relation rel)
@@ -162,7 +162,7 @@ require_no_other_index(Relation rel, const Collection *collection)
 					(errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
 					 errmsg("cannot release \"%s\" because index \"%s\" uses its system columns",
 							RelationGetRelationName(rel), RelationGetRelationName(index)),
-					 errhint("First drop the index with DROP INDEX, or replace it by an index without system columns.")));
+					 errhint("First drop the index with DROP INDEX, or replace it with an index without system columns.")));
 		index_close(index, AccessShareLock);
 	}
 	list_free(indexes);
@@ -230,7 +230,7 @@ delete_expired_rows(Relation rel, const Collection *collection)
 					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 					 errmsg("cannot release \"%s\" because a trigger prevents the delete of an expired document",
 							RelationGetRelationName(rel)),
-					 errhint("Disable the BEFORE DELETE trigger that returns NULL with ALTER TABLE ... DISABLE TRIGGER.")));
+					 errhint("Use ALTER TABLE ... DISABLE TRIGGER to disable the BEFORE DELETE trigger that returns NULL.")));
 		if (result == DELETE_DONE)
 			deleted++;
 	}
@@ -243,8 +243,8 @@ static void
 require_trusted_code(Relation rel, Oid root)
 {
 	Oid			function;
-	List	   *reached;
-	char	   *code = ttl_docs_untrusted_code(rel, root, &function, &reached);
+	List	   *cascade_targets;
+	char	   *code = ttl_docs_untrusted_code(rel, root, &function, &cascade_targets);
 
 	if (code == NULL)
 		return;

@@ -20,7 +20,8 @@
  *
  * In case 2, the publisher knows that it sends updates or deletes, so adopt()
  * is an error there.  There are two exceptions: the table is empty, or _ts
- * comes from a column (last_modified), so that it is the same on both sides.
+ * comes from a column (last_modified or an existing _ts), so that it is the
+ * same on both sides.
  * A subscriber cannot know whether the publisher sends anything but inserts,
  * so adopt() gives a WARNING there.
  *

@@ -3,10 +3,11 @@
  * settings.c
  *		Reads and changes the settings of a collection.
  *
- * set_default_ttl() writes the label and no rows, whatever the size of the
- * table.  If documents can live longer under the new setting, it first raises
- * the floors, so that expired documents stay expired (core/expiry.c).  If the
- * change makes live documents expire, it holds the purge (grace.c).
+ * set_default_ttl() writes only the label and no rows, whatever the size of
+ * the table.  If documents can live longer under the new setting,
+ * set_default_ttl() first raises the floors, so that expired documents stay
+ * expired (core/expiry.c).  If the change makes live documents expire, it
+ * holds the purge (grace.c).
  *
  * Locks.  Every change keeps writers out until it commits, so that no write
  * is judged by one setting and stamped under another.  A change after which a
@@ -36,12 +37,6 @@ PG_FUNCTION_INFO_V1(ttl_docs_set_default_ttl);
 PG_FUNCTION_INFO_V1(ttl_docs_get_default_ttl);
 PG_FUNCTION_INFO_V1(ttl_docs_set_indexing);
 
-static const char *const indexing_names[] = {
-	[INDEXING_CONSISTENT] = "consistent",
-	[INDEXING_LAZY] = "lazy",
-	[INDEXING_NONE] = "none",
-};
-
 static bool lets_live_longer(const CollectionSettings *settings, bool on,
 							 int32 default_ttl);
 static void require_purge_index(Relation rel,
@@ -58,7 +53,6 @@ ttl_docs_set_default_ttl(PG_FUNCTION_ARGS)
 	LOCKMODE	lockmode = ShareRowExclusiveLock;
 	Collection	collection;
 	CollectionSettings settings;
-	NewlyExpired expired;
 	Relation	rel;
 	Oid			relid;
 
@@ -71,14 +65,14 @@ ttl_docs_set_default_ttl(PG_FUNCTION_ARGS)
 	 * The lock that we need depends on the setting that the lock protects.
 	 * So we read the setting without a lock, and check it again under the
 	 * lock.  We cannot upgrade a weaker lock, because two sessions that do so
-	 * deadlock.  Without a lock, we must process invalidations here to
-	 * see changes that others have committed.
+	 * would deadlock.  Without a lock, we must process invalidations here to
+	 * see changes that other sessions have committed.
 	 */
 	AcceptInvalidationMessages();
 	if (ttl_docs_lookup_collection(relid, &collection) &&
 		lets_live_longer(&collection.settings, on, default_ttl))
 		lockmode = AccessExclusiveLock;
-	rel = ttl_docs_open_collection(relid, lockmode, &collection);
+	rel = ttl_docs_open_unused(relid, lockmode, "set the DefaultTTL of", &collection);
 	if (lockmode != AccessExclusiveLock &&
 		lets_live_longer(&collection.settings, on, default_ttl))
 		ereport(ERROR,
@@ -86,13 +80,12 @@ ttl_docs_set_default_ttl(PG_FUNCTION_ARGS)
 				 errmsg("could not set the DefaultTTL of \"%s\" due to a concurrent change",
 						RelationGetRelationName(rel)),
 				 errhint("Try again.")));
-	ttl_docs_require_unused(rel, "set the DefaultTTL of");
 
 	settings = collection.settings;
 	if (on && settings.indexing == INDEXING_NONE)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("a DefaultTTL needs a purge index, and the indexing of \"%s\" is \"none\"",
+				 errmsg("a DefaultTTL needs a purge index, but the indexing of \"%s\" is \"none\"",
 						RelationGetRelationName(rel)),
 				 errhint("Call ttl_docs.set_indexing() with \"consistent\" or \"lazy\" first.")));
 	if (on)
@@ -110,8 +103,7 @@ ttl_docs_set_default_ttl(PG_FUNCTION_ARGS)
 		ttl_docs_raise_floors(&settings, ttl_docs_clock());
 	settings.on = on;
 	settings.default_ttl = default_ttl;
-	expired = ttl_docs_count_newly_expired(relid, &collection.settings, &settings);
-	ttl_docs_begin_grace(relid, &settings, &expired);
+	ttl_docs_hold_newly_expired(relid, relid, &collection.settings, &settings);
 	ttl_docs_write_label(relid, &settings);
 	table_close(rel, NoLock);
 	PG_RETURN_VOID();
@@ -191,8 +183,8 @@ ttl_docs_set_indexing(PG_FUNCTION_ARGS)
 				 errmsg("indexing cannot be null"),
 				 errhint("Use \"consistent\", \"lazy\" or \"none\".")));
 	indexing = ttl_docs_parse_indexing(text_to_cstring(PG_GETARG_TEXT_PP(1)));
-	rel = ttl_docs_open_collection(relid, ShareRowExclusiveLock, &collection);
-	ttl_docs_require_unused(rel, "change the indexing of");
+	rel = ttl_docs_open_unused(relid, ShareRowExclusiveLock,
+							   "change the indexing of", &collection);
 	ttl_docs_require_no_pending_detach(relid);
 	settings = collection.settings;
 	if (indexing == INDEXING_NONE && settings.on)
@@ -223,24 +215,4 @@ ttl_docs_check_default_ttl(int32 default_ttl)
 			 errmsg("invalid DefaultTTL: %d", default_ttl),
 			 errhint("A DefaultTTL is a number of seconds from 1 to %d, -1 (on, without a default) or NULL (off).",
 					 TTL_MAX)));
-}
-
-const char *
-ttl_docs_indexing_name(IndexingMode indexing)
-{
-	return indexing_names[indexing];
-}
-
-/* Returns the mode with this name, or raises an error. */
-IndexingMode
-ttl_docs_parse_indexing(const char *name)
-{
-	for (size_t i = 0; i < lengthof(indexing_names); i++)
-		if (strcmp(name, indexing_names[i]) == 0)
-			return (IndexingMode) i;
-	ereport(ERROR,
-			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-			 errmsg("invalid indexing mode: \"%s\"", name),
-			 errhint("Available modes: consistent, lazy, none.")));
-	return INDEXING_NONE;		/* keep the compiler quiet */
 }

@@ -91,8 +91,8 @@ ttl_docs_trigger_function(void)
  * rows, and frees keys for them.
  *
  * We do not run CREATE TRIGGER as SQL, because that would fire event
- * triggers, and ddl_partitions.c calls this function as the owner of a
- * partition.
+ * triggers.  They must not run as the owner of a partition, which is the
+ * current user when ddl_partitions.c calls this function.
  */
 void
 ttl_docs_create_trigger(Oid relid)
@@ -164,8 +164,8 @@ ttl_docs_fetch_trigger(Oid trigger, Snapshot snapshot, FormData_pg_trigger *form
 }
 
 /*
- * Raises an error if a BEFORE ROW trigger of the table fires after ours.  It
- * could change a row after our trigger has stamped and validated it.
+ * Raises an error if a BEFORE ROW trigger of the table fires after ours.  That
+ * trigger could change a row after ours has stamped and validated the row.
  */
 void
 ttl_docs_require_last_trigger(Relation rel)

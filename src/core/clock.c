@@ -4,8 +4,9 @@
  *		The one place where ttl_docs reads the time.
  *
  * ttl_docs.clock_offset shifts this clock for the session, so that tests do
- * not have to sleep.  No other file may call a time function.  The one
- * exception is the time at which the current statement arrived.
+ * not have to sleep.  No other file may read the time.  Two times that core
+ * has recorded are an exception: when the current statement arrived, and when
+ * a transaction started.
  *
  * Elapsed time is separate from the clock: it advances evenly even if the
  * clock is set.  The purge uses elapsed time for its pace, and to detect that

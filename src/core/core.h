@@ -36,7 +36,6 @@ ttl_docs_require_preload(void)
 		ttl_docs_report_not_preloaded();
 }
 
-extern void ttl_docs_require_writable(FunctionCallInfo fcinfo);
 
 /* clock.c */
 extern TimestampTz ttl_docs_clock(void);
@@ -198,8 +197,17 @@ ttl_docs_is_purging(void)
 	return ttl_docs_purging_depth > 0;
 }
 
-extern void ttl_docs_begin_purging(void);
-extern void ttl_docs_end_purging(void);
+static inline void
+ttl_docs_begin_purging(void)
+{
+	ttl_docs_purging_depth++;
+}
+
+static inline void
+ttl_docs_end_purging(void)
+{
+	ttl_docs_purging_depth--;
+}
 
 /* delete.c */
 typedef struct RowDeleter RowDeleter;
@@ -208,7 +216,8 @@ typedef enum DeleteResult
 	DELETE_DONE,				/* row deleted, triggers fired */
 	DELETE_CHANGED,				/* another session changed the row first */
 	DELETE_BUSY,				/* another session has locked the row */
-	DELETE_REFUSED				/* a trigger or this command kept the row */
+	DELETE_REFUSED				/* a trigger kept the row, the current command
+								 * changed it, or it is not expired any more */
 } DeleteResult;
 extern RowDeleter *ttl_docs_begin_deletes(Relation rel, Relation root);
 extern DeleteResult ttl_docs_delete_row(RowDeleter *deleter, ItemPointer tid,

@@ -9,10 +9,9 @@
  * 2. The row is deleted.
  * 3. AFTER ROW triggers fire, and so do the actions of foreign keys.
  *
- * If the caller wants statement triggers, those of the caller's root table
- * fire, with their transition tables, as if a user had named the root in a
- * DELETE.  The root is the table itself, or the partitioned table that it
- * belongs to.
+ * If the caller passes a root table, the statement triggers of the root fire,
+ * with their transition tables, as if a user had named the root in a DELETE.
+ * The root is the table itself, or the partitioned table that it belongs to.
  *
  * Each row has its own trigger query.  All effects of deleting a row are then
  * complete before the next row is touched, and an error can be attributed to
@@ -21,8 +20,8 @@
  *
  * While rows are deleted, purging() is true (purging.c).
  *
- * If our own trigger is the only BEFORE ROW trigger, it is not called: it
- * would only find out that we are purging.
+ * If our own trigger is the only BEFORE ROW trigger, it does not fire: for a
+ * DELETE, it does nothing while purging() is true.
  *
  * Deferred triggers.  A purge and release() delete as the owner of the table,
  * in a security-restricted context (owner.c).  In that context, core raises

@@ -1,20 +1,22 @@
 /*-------------------------------------------------------------------------
  *
  * delete_expired.c
- *		Deletes an expired document that blocks a write, and does everything
- *		that a DELETE does.
+ *		Deletes an expired document, and does everything that a DELETE does.
+ *
+ * Writes use this file to free a key, and release() uses it to delete all
+ * expired documents.
  *
  * 1. Lock the row, and judge it again.  Two sessions can want the same key,
  *    and the second one must see what the first one did.
  * 2. Delete the row with its row triggers and foreign key actions (delete.c).
- *    They are complete before the new document is stored: a later cascade
- *    would delete the children of the new document.  Deferred constraint
- *    triggers stay deferred.
+ *    The actions are complete before a new document is stored: a later
+ *    cascade would delete the children of the new document.
  *
- * Rights.  Triggers run as the writing user, as in a DELETE.  The delete
- * itself checks no right, because the writer does not see the document.
- * Running the triggers as the owner of the table would be wrong for two
- * reasons:
+ * Rights.  Triggers run as the current user, as in a DELETE.  In release(),
+ * this is the owner of the table.  In a write, this is the writing user, and
+ * deferred constraint triggers stay deferred.  The delete itself checks no
+ * right, because the writer does not see the document.  It would be wrong to
+ * run the triggers of a write as the owner of the table, for two reasons:
  *
  * - An audit trigger would not find its tables under a search_path that is
  *   safe for the owner.
@@ -57,7 +59,7 @@ static int	trigger_depth(void);
 
 /*
  * Deletes a document if it is expired at the clock.  cid is the number of the
- * command that writes.
+ * command that writes, or of the current command.
  */
 DeleteResult
 ttl_docs_delete_expired(Relation rel, const Collection *collection,
@@ -96,9 +98,9 @@ lock_expired(Relation rel, const Collection *collection, ItemPointer tid,
 		default:
 
 			/*
-			 * Either the current command wrote the row, and we must not
-			 * delete it; or a cascade of the previous delete has already
-			 * deleted it.
+			 * There are two cases.  The current command has written the row,
+			 * and we must not delete the row.  Or a cascade of a previous
+			 * delete has already deleted the row.
 			 */
 			if (!is_still_there(rel, tid, slot))
 				result = DELETE_CHANGED;

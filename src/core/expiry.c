@@ -104,7 +104,7 @@ ttl_docs_expires_at(const CollectionSettings *settings, const Stamp *stamp)
 /*
  * From which time on a document counts as expired; DT_NOEND = never.  If a
  * floor keeps the document expired, the result is DT_NOBEGIN: the document
- * stays expired even if the clock went back to a time before the floor.
+ * stays expired even if the clock goes back to a time before the floor.
  */
 TimestampTz
 ttl_docs_expired_from(const CollectionSettings *settings, const Stamp *stamp)
@@ -131,9 +131,9 @@ ttl_docs_raise_floors(CollectionSettings *settings, TimestampTz clock)
 
 /*
  * The _ts of a document that is written now; *stamp has its ttl.  Normally
- * the result is the clock.  If the clock went back to a time before a floor,
- * the new document would be expired at once.  Then the result is the earliest
- * _ts with which the document is live.
+ * the result is the clock.  But if the clock went back to a time before a
+ * floor, the new document could be expired at once.  Then the result is the
+ * earliest _ts with which the document is live.
  */
 TimestampTz
 ttl_docs_stamp_time(const CollectionSettings *settings, TimestampTz clock,

@@ -28,15 +28,3 @@ ttl_docs_purging(PG_FUNCTION_ARGS)
 	ttl_docs_require_preload();
 	PG_RETURN_BOOL(ttl_docs_is_purging());
 }
-
-void
-ttl_docs_begin_purging(void)
-{
-	ttl_docs_purging_depth++;
-}
-
-void
-ttl_docs_end_purging(void)
-{
-	ttl_docs_purging_depth--;
-}

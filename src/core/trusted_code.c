@@ -9,11 +9,12 @@
  *
  * - users who can create a trigger on the table, or could in the past;
  * - owners of a child table of a foreign key.  AFTER triggers of the child
- *   fire at the end of our statement and, before PostgreSQL 18, as the user
- *   of the purge.
+ *   fire at the end of our statement.  Before PostgreSQL 18, they run as the
+ *   current user, which is the owner of the table that we purge.
  *
- * So we trust only code of the owner or of a superuser.  If a delete could
- * run any other code, nothing is deleted: the collection is "blocked".
+ * So we trust only code of the owner, of a superuser, or of a role that may
+ * act as the owner anyway.  If a delete could run any other code, nothing is
+ * deleted: the collection is "blocked".
  *
  * We check the triggers that a delete fires, on the table and on its
  * partitioned table.  We also check all triggers of the cascade targets: the
@@ -183,7 +184,7 @@ check_cascade_target(RightsCheck *check, Oid relid)
 						get_rel_name(relid))));
 	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relid));
 	if (!HeapTupleIsValid(tuple))
-		return;					/* it was dropped before we got the lock */
+		return;					/* dropped before we got the lock */
 	form = (Form_pg_class) GETSTRUCT(tuple);
 	check->only_foreign_keys = !is_trusted_role(check, form->relowner);
 	if (form->relhasrules && check->only_foreign_keys)

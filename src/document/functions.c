@@ -6,10 +6,10 @@
  *		the documents that contain a filter.
  *
  * Each function checks its arguments and runs one statement (statement.c) as
- * the caller, with the caller's rights.  The functions that read are STABLE:
- * they use the snapshot and the instant of the query that calls them.  The
- * functions that write are VOLATILE: their statement has its own snapshot and
- * instant.
+ * the caller, with the caller's privileges.  The functions that read are
+ * STABLE: they use the snapshot and the instant of the query that calls them.
+ * The functions that write are VOLATILE: their statement has its own snapshot
+ * and instant.
  *
  * The id of a document is its "id" property.  In the table, the id is the
  * key.  The document keeps the "id" property, too, so that a filter and a GIN
@@ -94,7 +94,7 @@ insert_document(FunctionCallInfo fcinfo, bool or_replace)
 		value = ttl_docs_new_key(&key);
 		ttl_docs_make_id(&id, &key, value);
 		doc = ttl_docs_set_properties(doc, &with_id, 1);
-		/* a new id needs no upsert */
+		/* a document with a new id replaces no other document */
 		statement = STATEMENT_CREATE_WITH_NEW_ID;
 	}
 
@@ -114,7 +114,7 @@ ttl_docs_read_document(PG_FUNCTION_ARGS)
 	DocumentKey key;
 	Jsonb	   *returned;
 
-	/* before we lock the table: nothing has checked the caller's rights */
+	/* do not even lock the table: no statement would check privileges on it */
 	if (PG_ARGISNULL(1))
 		PG_RETURN_NULL();
 	key = key_of_collection(fcinfo, AccessShareLock);
@@ -296,7 +296,7 @@ object_arg(FunctionCallInfo fcinfo, int arg, const char *name)
 
 /*
  * Raises an error if the table has generated a key that differs from the id.
- * Such a document would be found under another id than it was written with.
+ * Clients could not find the document by the id with which they wrote it.
  */
 static void
 require_id_equals_key(const DocumentKey *key, Datum value, Jsonb *returned)
@@ -313,7 +313,7 @@ require_id_equals_key(const DocumentKey *key, Datum value, Jsonb *returned)
 			 errhint("The document functions need a primary key that is equal to the \"id\". Use plain SQL on this table.")));
 }
 
-/* Removes the id from a patch.  Raises an error if it would change the id. */
+/* Removes the id from a patch.  Raises an error if the patch changes the id. */
 static Jsonb *
 patch_without_id(const DocumentKey *key, Jsonb *patch, Datum value)
 {
@@ -342,8 +342,8 @@ report_no_document(const DocumentKey *key, Datum value)
 }
 
 /*
- * Runs a statement for one key.  Returns the number of rows that it has read
- * or written.  If "returned" is not NULL, sets *returned to the document that
+ * Runs a statement for one key.  Returns the number of rows that it read or
+ * wrote.  If "returned" is not NULL, sets *returned to the document that
  * the statement returns, in the caller's memory, or to NULL if there is none.
  */
 static uint64
@@ -357,7 +357,7 @@ run_for_key(const DocumentKey *key, DocumentStatement statement, Datum key_value
 	SPI_connect();
 	ttl_docs_run_statement(key, statement, &key_value, doc, NULL);
 	processed = SPI_processed;
-	/* a rule may have replaced the statement by one without a result */
+	/* a rule may have replaced the statement with one that has no result */
 	if (returned != NULL && processed > 0 && SPI_tuptable != NULL)
 		value = SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1,
 							  &isnull);

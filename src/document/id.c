@@ -8,8 +8,8 @@
  * or else a uuid.
  *
  * The input and output functions of the key column's type convert between ids
- * and keys.  Casts are not used, because they can run code of the table's
- * owner.
+ * and keys.  This file uses no casts, because casts can run code of the
+ * table's owner.
  *
  *-------------------------------------------------------------------------
  */
@@ -111,9 +111,9 @@ ttl_docs_new_key(const DocumentKey *key)
 
 /*
  * Evaluates the default of the key column, which may be an identity column.
- * Returns false if there is no default, or if it is NULL.  Checks the right
- * to insert first, as INSERT does, because users without this right must not
- * advance a sequence.
+ * Returns false if there is no default, or if it is NULL.  Checks the INSERT
+ * privilege first, as INSERT does, because users without this privilege must
+ * not advance a sequence.
  */
 static bool
 evaluate_default(const DocumentKey *key, Datum *value)

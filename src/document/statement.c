@@ -3,8 +3,8 @@
  * statement.c
  *		The SQL statements of the document functions, as cached plans.
  *
- * Each document function runs one statement, the same that a user would
- * write.  So core and the other parts of ttl_docs take care of rights, row
+ * Each document function runs one statement, the same one that a user would
+ * write.  So core and the other parts of ttl_docs take care of privileges, row
  * security, triggers, isolation, partitions and expiry.
  *
  * The session caches an entry for each table: the key column, and a plan for
@@ -16,8 +16,8 @@
  *
  * A document function runs no code of the table's owner that the user's own
  * statement would not run.  So ids are converted by the input and output
- * functions of the type, and not by casts; for a domain, the type is its base
- * type.
+ * functions of the type, and not by casts.  The only cast is that of a string
+ * to text.  For a domain, the type is its base type.
  *
  * An invalid plan may still be running further up the stack, if one of its
  * triggers has called a document function.  Such a plan is freed when the
@@ -103,8 +103,8 @@ ttl_docs_document_init(void)
  * Returns the key column of a collection.  Raises an error if there is none.
  *
  * Takes the same lock that the statement will take, so that no other session
- * can change the key column before.  A weaker lock would not do: the
- * statement would then upgrade the lock, which can deadlock with DDL.
+ * can change the key column in between.  A weaker lock is not enough: the
+ * statement would have to upgrade it, which can deadlock with DDL.
  */
 DocumentKey
 ttl_docs_document_key(Oid relid, LOCKMODE lockmode)
@@ -184,7 +184,7 @@ require_same_table(SPIPlanPtr plan, Oid relid)
 {
 	CachedPlanSource *source = linitial(SPI_plan_get_plan_sources(plan));
 
-	/* the list is empty if a rule has replaced the statement by nothing */
+	/* the list is empty if a rule has replaced the statement with nothing */
 	if (source->relationOids != NIL && !list_member_oid(source->relationOids, relid))
 		ereport(ERROR,
 				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
@@ -225,7 +225,7 @@ plan_options(const DocumentKey *key, DocumentStatement statement)
 		CURSOR_OPT_GENERIC_PLAN;
 }
 
-/* Returns a valid entry, which is not freed before the transaction ends. */
+/* Returns a valid entry.  The entry exists until the transaction ends. */
 static DocumentTable *
 find_table(Oid relid)
 {
@@ -248,7 +248,7 @@ find_table(Oid relid)
 	return table;
 }
 
-/* Reads the key column from the catalogs; an error if there is none. */
+/* Reads the key column from the catalogs.  Raises an error if there is none. */
 static DocumentKey
 find_key(Oid relid)
 {
@@ -302,7 +302,7 @@ find_key(Oid relid)
 	return key;
 }
 
-/* Frees a plan; if it may be running, only when the transaction ends. */
+/* Frees a plan.  If the plan may be running, frees it at transaction end. */
 static void
 retire_plan(DocumentTable *table, DocumentStatement statement)
 {
@@ -427,7 +427,7 @@ statement_text(const DocumentKey *key, DocumentStatement statement)
 		case STATEMENT_DELETE:
 			return psprintf("DELETE FROM %s WHERE %s", table, condition);
 		case STATEMENT_TOUCH:
-			/* an update of the key would block foreign key checks */
+			/* updating the key instead would block foreign key checks */
 			return psprintf("UPDATE %s SET %s = DEFAULT WHERE %s",
 							table, TTL_DOCS_TS_COLUMN, condition);
 		case STATEMENT_ALL:
@@ -455,9 +455,10 @@ insert_text(const DocumentKey *key, const char *table, const char *key_column,
 }
 
 /*
- * Returns an SQL expression for the document as clients get it.  If the id is
- * not a number, it is the output of the type's output function.  A cast to
- * text could give another result.
+ * Returns an SQL expression for the document as clients get it.  A key of a
+ * string type is cast to text.  For other types that are not numbers, the id
+ * is the result of the type's output function, which concat() calls.  A cast
+ * to text could give another result.
  */
 static char *
 returned_text(const DocumentKey *key, const char *key_column,
@@ -496,7 +497,7 @@ key_condition(const DocumentKey *key, const char *key_column)
 	if (!HeapTupleIsValid(tuple))
 		elog(ERROR, "cache lookup failed for operator %u", operator);
 	form = (Form_pg_operator) GETSTRUCT(tuple);
-	/* operators of polymorphic types need no cast: users cannot add others */
+	/* polymorphic types need no cast: users cannot extend pg_catalog */
 	if (get_typtype(type) != TYPTYPE_PSEUDO)
 		cast = psprintf("::%s", format_type_be_qualified(type));
 	text = psprintf("%s%s OPERATOR(%s.%s) $1%s", key_column, cast,

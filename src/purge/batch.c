@@ -6,18 +6,19 @@
  * The caller has a transaction (or subtransaction) and an active snapshot, and
  * rolls it back on ERROR.  batch->current is then the candidate that failed.
  *
- * Judging.  Each candidate is fetched and judged again: only a row version that is
- * expired at this moment is deleted.  The fetch uses a dirty snapshot, which also
- * shows changes that are not committed.  So there are three cases:
+ * Judging.  Each candidate is fetched and judged again, at the clock or at
+ * batch->instant.  Only a row version that is expired is deleted.  The fetch uses a
+ * dirty snapshot, which also shows changes that are not committed.  So there are
+ * three cases:
  * 1. The row is there, and no other session is changing it.
- * 2. Another session has written or locked it: the candidate is busy, and left.
+ * 2. Another session has written or locked the row: the candidate is busy, and left.
  * 3. The row is gone for good.  A row that was renewed has another version, which
  *    is live.
  *
- * Locks.  target.c locks the table.  A worker waits for no row: table_tuple_delete()
+ * Locks.  target.c locks the table.  A batch waits for no row: table_tuple_delete()
  * does not wait here, and if BEFORE ROW triggers need the row locked first, a row
- * that is locked already is busy.  A foreign key action can wait; lock_timeout limits
- * that (worker.c).
+ * that another session has locked is busy.  A foreign key action can wait.  In a
+ * worker, lock_timeout limits that wait (worker.c).
  *
  * Rights.  The batch runs as the owner of the table.  Deferred triggers fire with the
  * delete (core/delete.c).  At the end of the transaction they would run as another

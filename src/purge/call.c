@@ -59,7 +59,7 @@ typedef struct PurgeResult
 	bool		has_error;
 	PurgeError	error;			/* the last error */
 	PurgeState	state;			/* a hold, PURGE_NO_INDEX or PURGE_IDLE */
-	char	   *detail;			/* what blocks the purge, or NULL */
+	char	   *detail;			/* the code that blocks the purge, or NULL */
 } PurgeResult;
 
 static List *collections_of_caller(void);

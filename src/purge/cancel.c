@@ -5,8 +5,8 @@
  *
  * A trigger can raise the error query_canceled by itself.  That is an error of the
  * document, and the call continues.  A real cancel, or statement_timeout, must end
- * the call.  The error code is the same in both cases, even if a trigger catches
- * one error and raises another.
+ * the call.  The error code is the same in both cases, so it does not distinguish
+ * them.
  *
  * On a server that is not a standby, every real cancel reaches a process as SIGINT.
  * pg_cancel_backend() and a client's cancel request send it.  The handlers of

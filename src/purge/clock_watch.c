@@ -56,7 +56,7 @@ ttl_docs_observe_clock(void)
 							(uint64) (ttl_docs_clock() - ttl_docs_elapsed()));
 }
 
-/* Has resume_purge() accepted the clock jump of a table, or was there no jump? */
+/* Has resume_purge() accepted the clock jump for a table, or was there no jump? */
 bool
 ttl_docs_jump_is_accepted(const PurgeTable *table)
 {

@@ -6,9 +6,9 @@
  * Each table has an earliest expiry in shared memory: a time before which no
  * document of the table expires, whether it is committed or not.  Before that time
  * no document has expired, and writers need not probe their keys (write/keys.c).
- * If the earliest expiry is unknown, or has passed, they probe.  It is computed
- * from stamps, not from the clock.  So it is correct for every clock: for sessions
- * that use another clock_offset, and for stamps that replication brings.
+ * If the earliest expiry is unknown, or has passed, they probe.  The earliest expiry
+ * is computed from stamps, not from the clock.  So it is correct for every clock: for
+ * sessions that use another clock_offset, and for stamps that replication brings.
  *
  * Writers lower the earliest expiry.  Before a transaction writes a row, it
  * announces the document in two steps:
@@ -19,9 +19,9 @@
  *
  * The claim stays until the transaction ends, because the row may arrive in the
  * index long after it was stamped (a wait for another transaction at the same key,
- * a large document, COPY that waits for its client).  Only the first document of a
- * transaction, and each one that expires earlier than those before it, costs more
- * than a comparison.
+ * a large document, COPY that waits for its client).  Only the first document that a
+ * query writes to a table, and each one that expires earlier than those before it,
+ * costs more than a comparison.
  *
  * Scans of the purge index raise the earliest expiry.  The purge scans the table in
  * a pass (pass.c).  A session scans the first entries of a btree
@@ -30,11 +30,12 @@
  * already read:
  *
  * 1. The scan resets its "announced".  From now on, writers lower that value, too.
- * 2. It reads the claims of all sessions.  They cover the documents that
- *    transactions which are still under way announced before step 1.
+ * 2. It reads the claims of all sessions.  The claims cover the documents that were
+ *    announced before step 1, by transactions that are still under way.
  * 3. It reads the index.  The index has the rows of all other transactions: those
  *    that are committed, prepared, or rolled back.
- * 4. The earliest of the three becomes the earliest expiry of the table.
+ * 4. The earliest of the three times becomes the earliest expiry of the table, unless
+ *    the table already has a later one.
  *
  * A prepared transaction needs no claim: its rows are in the index.
  *
@@ -70,7 +71,7 @@
 
 /* minimum interval between two scans of a table by sessions */
 #define SCAN_INTERVAL	(USECS_PER_SEC / 2)
-/* tables for which a session has a claim each; all other tables share one claim */
+/* number of tables for which a session has a claim each; all others share one */
 #define MAX_CLAIMS		7
 #define LOCK_COUNT		64
 
@@ -174,7 +175,7 @@ ttl_docs_announce_expiry(Oid relid, Oid root, TimestampTz expiry)
 		return;
 	table = ttl_docs_purge_table(relid, root);
 	if (table == NULL)
-		return;					/* without an entry, it is always unknown */
+		return;					/* then the earliest expiry is always unknown */
 
 	/*
 	 * A scan that begins after this sees our claim: releasing the spinlock
@@ -210,12 +211,13 @@ claim(Oid relid, TimestampTz expiry)
 	pg_write_barrier();
 	pg_atomic_write_u64(&mine->of_table[nclaims].table, key);
 	nclaims++;
+	ttl_docs_end_turns |= TURN_OF_PURGE;
 	return true;
 }
 
 /*
  * Drops the claims of a transaction that has ended or is prepared.  Its rows are in
- * the index, and it has announced them to the purge.
+ * the index.  Unless it was rolled back, it has announced them to the purge.
  */
 void
 ttl_docs_drop_claims(void)
@@ -353,7 +355,7 @@ ttl_docs_end_scan(EarliestScan *scan, TimestampTz found)
 	scan->table = NULL;
 }
 
-/* May this session scan the table?  One session in SCAN_INTERVAL may. */
+/* May this session scan the table?  One session per SCAN_INTERVAL may. */
 static bool
 is_time_to_scan(PurgeTable *table)
 {

@@ -23,10 +23,10 @@
  * shows it (earliest.c): from the first entries of a btree, or from the rows of the
  * blocks that BRIN makes it read.
  *
- * A search of a btree never sleeps, because its scans pin a page that VACUUM may have
- * to wait for.  Its time is limited like that of a batch, and the worker pauses after
- * it.  A search by BRIN may read the table for longer, and rests between blocks, when
- * it has no page pinned.
+ * The time of a search is limited.  A search of a btree never sleeps, because its
+ * scans pin a page that VACUUM may have to wait for.  If the search has read many
+ * entries, the worker pauses as after a batch.  A search by BRIN reads the table, and
+ * rests between groups of blocks, when it has no page pinned.
  *
  * The caller has a transaction, an active snapshot and an open target.
  *
@@ -93,10 +93,10 @@ static void find_in_blocks(Relation rel, const Collection *collection,
 
 /*
  * Finds about max candidates from the position in progress, or as many as the time
- * allows, and optionally counts how many more there are.  In a lazy collection it
- * reads all blocks in which a document may expire up to the time "ahead", to find the
- * earliest expiry of the live documents.  The items are allocated in the current
- * memory context.
+ * allows, and optionally counts how many more there are.  In a lazy collection, the
+ * search also reads the blocks in which a document may expire up to the time "ahead",
+ * to find the earliest expiry of the live documents.  The items are allocated in the
+ * current memory context.
  */
 void
 ttl_docs_find_candidates(const PurgeTarget *target, const PurgeProgress *progress,
@@ -152,7 +152,7 @@ find_in_btree(Relation rel, Relation index, const Collection *collection,
 	}
 }
 
-/* Takes candidates from both ranges, and keeps where the next search begins. */
+/* Takes candidates from both ranges, and records where the next search begins. */
 static void
 take_candidates(RangeScan *ranges, int max, Candidates *found)
 {
@@ -326,7 +326,7 @@ find_in_brin(Relation rel, Relation index, const Collection *collection,
 	found->backlog = found->count;
 }
 
-/* The blocks that can have a document that has expired at that time. */
+/* The blocks that may contain a document that has expired at that time. */
 static TIDBitmap *
 expired_blocks(Relation index, const CollectionSettings *settings,
 			   TimestampTz clock)

@@ -6,11 +6,11 @@
  * A hold never changes what queries see.  It keeps expired documents on disk until
  * the reason is gone, or until an administrator has checked.
  *
- * - paused, restored, grace: the settings have this hold (collection/hold.c).
+ * - paused, restored, grace: the settings have this hold (collection/settings_hold.c).
  * - clock jump: the clock has moved far ahead of elapsed time (clock_watch.c).
  * - subscribed: a subscription writes to the table, and the publisher should purge.
- *   The subscriber cannot know whether the publisher does: it may publish inserts
- *   only, publish a plain table, or subscribe to this table itself.  If no
+ *   The subscriber cannot know whether the publisher does: the publisher may publish
+ *   inserts only, publish a plain table, or subscribe to this table itself.  If no
  *   publisher purges, the owner calls set_purge_subscribed().
  * - blocked: the delete would run untrusted code as the owner of the table
  *   (core/trusted_code.c).
@@ -39,21 +39,21 @@ ttl_docs_hold_by_settings(const Collection *collection, const PurgeTable *table)
 
 /*
  * The hold by the catalogs, or PURGE_IDLE.  *detail names the code that blocks the
- * purge, or is NULL.  *reached are the tables that foreign key actions write to;
- * all of them are locked.
+ * purge, or is NULL.  *cascade_targets are the tables that foreign key actions write
+ * to; this function locks them.
  */
 PurgeState
 ttl_docs_hold_by_table(Relation rel, const Collection *collection, char **detail,
-					   List **reached)
+					   List **cascade_targets)
 {
 	Oid			function;
 
 	*detail = NULL;
-	*reached = NIL;
+	*cascade_targets = NIL;
 	if (!collection->settings.purge_subscribed &&
 		ttl_docs_is_subscribed(RelationGetRelid(rel)))
 		return PURGE_SUBSCRIBED;
-	*detail = ttl_docs_untrusted_code(rel, collection->root, &function, reached);
+	*detail = ttl_docs_untrusted_code(rel, collection->root, &function, cascade_targets);
 	if (*detail == NULL)
 		return PURGE_IDLE;
 	return ttl_docs_is_repack_function(function) ? PURGE_REPACKED : PURGE_BLOCKED;

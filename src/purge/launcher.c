@@ -10,10 +10,9 @@
  *
  * The launcher sleeps until the next visit of a database.  Sessions and workers
  * lower next_visit and wake it (shmem.c, notify.c), so an idle server is not
- * disturbed.  Every five minutes it checks for changes that nobody announces: new
- * and dropped databases, and a clock that has jumped.  It sends a worker to a new
- * database at once, because only a worker can see whether the extension is
- * installed there.
+ * disturbed.  Every five minutes the launcher reads pg_database and checks the clock,
+ * in case of a change that nobody announced.  It sends a worker to a new database at
+ * once, because only a worker can see whether the extension is installed there.
  *
  * Only a worker can see whether the purge is off in a database.  The settings of
  * the worker can be out of date: it inherits the settings of the postmaster and
@@ -48,7 +47,7 @@
  * each failure.  A database gets a second worker only if its last visit had no time
  * for several tables.
  *
- * An error ends the process and is logged.  The postmaster starts it again.
+ * An error ends the launcher and is logged.  The postmaster starts it again.
  *
  *-------------------------------------------------------------------------
  */

@@ -14,7 +14,7 @@
  * workers visit the database at once and list its tables again.
  *
  * Counters.  If a transaction purges documents itself (CALL purge() in a block),
- * they are counted at commit.
+ * its commit counts them.
  *
  * Claims.  At the end of a transaction, after its announcements, its claims are
  * dropped (earliest.c).
@@ -44,7 +44,7 @@ typedef struct PendingVisit
 	bool		restarts_purge; /* the purge must begin from the start */
 } PendingVisit;
 
-static PendingVisit *pending = NULL;	/* kept for later transactions */
+static PendingVisit *pending = NULL;	/* later transactions reuse the array */
 static int	npending = 0;
 static int	max_pending = 0;
 
@@ -71,66 +71,61 @@ static void announce_pending(void);
 static PurgeDatabase *my_database(void);
 static void announce_changes(PurgeDatabase *database, List *roots);
 static void count_pending_purges(void);
-static void add_pending_visit(AnnouncedDocuments *announced, Oid relid,
-							  const Collection *collection, int64 slot);
-
-/* Call this when a query begins to write documents to a table. */
-void
-ttl_docs_begin_announcing(AnnouncedDocuments *announced)
-{
-	announced->entry = NULL;
-	announced->earliest = DT_NOEND;
-}
+static void add_pending_visit(PurgeTable *table, TimestampTz due,
+							  bool restarts_purge);
+static TimestampTz visit_time(const Collection *collection, int64 slot,
+							  bool *is_below_floor);
 
 /*
  * Announces a document with this stamp and slot.  Call this before the row is
- * written to the table.
+ * written to the table.  Later documents of a query mostly expire later, and then
+ * there is nothing to do.
  */
 void
 ttl_docs_announce_document(AnnouncedDocuments *announced, Oid relid,
 						   const Collection *collection, const Stamp *stamp, int64 slot)
 {
 	TimestampTz expiry = ttl_docs_expired_from(&collection->settings, stamp);
+	bool		is_below_floor = false;
+	TimestampTz due = visit_time(collection, slot, &is_below_floor);
 
-	if (expiry < announced->earliest)
-	{
+	if (expiry < announced->expiry)
 		ttl_docs_announce_expiry(relid, collection->root, expiry);
-		announced->earliest = expiry;
+	if (due < announced->due)
+	{
+		PurgeTable *table = ttl_docs_purge_table(relid, collection->root);
+
+		/* rounds find documents of tables without an entry (visit_tables.c) */
+		if (table != NULL)
+			add_pending_visit(table, due, is_below_floor);
 	}
-	if (slot != NO_SLOT)
-		add_pending_visit(announced, relid, collection, slot);
+	announced->expiry = Min(announced->expiry, expiry);
+	announced->due = Min(announced->due, due);
 }
 
-/* Keeps the due time of a slot until the end of the transaction. */
-static void
-add_pending_visit(AnnouncedDocuments *announced, Oid relid,
-				  const Collection *collection, int64 slot)
+/*
+ * When the purge has to visit a document of this slot; DT_NOEND = never.  If a floor
+ * may keep the document expired although TTL is off, the visit is due now.
+ */
+static TimestampTz
+visit_time(const Collection *collection, int64 slot, bool *is_below_floor)
 {
-	PendingVisit *pending_table;
-	TimestampTz due;
-	bool		is_below_floor = false;
-
+	if (slot == NO_SLOT)
+		return DT_NOEND;
 	if (collection->settings.on)
-		due = ttl_docs_slot_due(slot, collection->settings.default_ttl);
-	else if (ttl_docs_floor_may_cover(&collection->settings, slot))
-	{
-		due = ttl_docs_clock();
-		is_below_floor = true;
-	}
-	else
-		return;
-	if (due == DT_NOEND)
-		return;
-	if (announced->entry == NULL)
-	{
-		announced->entry = ttl_docs_purge_table(relid, collection->root);
-		/* rounds find documents of tables without an entry (visit_tables.c) */
-		if (announced->entry == NULL)
-			return;
-	}
-	pending_table = pending_visit(announced->entry);
-	pending_table->due = Min(pending_table->due, due);
-	pending_table->restarts_purge |= is_below_floor;
+		return ttl_docs_slot_due(slot, collection->settings.default_ttl);
+	*is_below_floor = ttl_docs_floor_may_cover(&collection->settings, slot);
+	return *is_below_floor ? ttl_docs_clock() : DT_NOEND;
+}
+
+/* Keeps a visit of a table until the end of the transaction. */
+static void
+add_pending_visit(PurgeTable *table, TimestampTz due, bool restarts_purge)
+{
+	PendingVisit *visit = pending_visit(table);
+
+	visit->due = Min(visit->due, due);
+	visit->restarts_purge |= restarts_purge;
 }
 
 /* The pending visit of a table.  Creates it if there is none. */
@@ -149,6 +144,7 @@ pending_visit(PurgeTable *table)
 			repalloc(pending, max * sizeof(PendingVisit));
 		max_pending = max;
 	}
+	ttl_docs_end_turns |= TURN_OF_PURGE;
 	pending[npending].table = table;
 	pending[npending].due = DT_NOEND;
 	pending[npending].restarts_purge = false;
@@ -164,6 +160,7 @@ ttl_docs_announce_change(Oid root)
 {
 	MemoryContext caller = MemoryContextSwitchTo(TopTransactionContext);
 
+	ttl_docs_end_turns |= TURN_OF_PURGE;
 	must_list = true;
 	changed = list_append_unique_oid(changed, root);
 	MemoryContextSwitchTo(caller);
@@ -175,6 +172,7 @@ ttl_docs_announce_change(Oid root)
 void
 ttl_docs_announce_database_change(void)
 {
+	ttl_docs_end_turns |= TURN_OF_PURGE;
 	must_read_databases = true;
 }
 
@@ -211,6 +209,7 @@ ttl_docs_count_purged_at_commit(PurgeTable *table, int rows)
 	purge->table = table;
 	purge->rows = rows;
 	purge->subid = GetCurrentSubTransactionId();
+	ttl_docs_end_turns |= TURN_OF_PURGE;
 	pending_purges = lappend(pending_purges, purge);
 	MemoryContextSwitchTo(caller);
 }

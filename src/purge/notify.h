@@ -23,10 +23,17 @@ typedef struct PurgeTable PurgeTable;
 /* The documents that a query has announced for a table so far */
 typedef struct AnnouncedDocuments
 {
-	PurgeTable *entry;			/* NULL if not looked up yet, or if there is none */
-	TimestampTz earliest;		/* the earliest expiry of these documents */
+	TimestampTz expiry;			/* the earliest expiry of these documents */
+	TimestampTz due;			/* the earliest due time of their slots */
 } AnnouncedDocuments;
-extern void ttl_docs_begin_announcing(AnnouncedDocuments *announced);
+
+/* Call this when a query begins to write documents to a table. */
+static inline void
+ttl_docs_begin_announcing(AnnouncedDocuments *announced)
+{
+	announced->expiry = announced->due = DT_NOEND;
+}
+
 extern void ttl_docs_announce_document(AnnouncedDocuments *announced, Oid relid,
 									   const Collection *collection,
 									   const Stamp *stamp, int64 slot);

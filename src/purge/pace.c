@@ -12,6 +12,7 @@
  * - If at least half as many sessions are active as there are processors, a pause
  *   is PAUSE_FACTOR times as long as the batch before it.
  * - In between, the pause is proportional to the load.
+ * - No pause is longer than LONGEST_PAUSE.
  *
  * The number of active sessions is read from the shared process array without
  * locks.  A session is active unless it waits for its client.  A walsender that has
@@ -61,6 +62,10 @@
 static double load = 0;
 
 static int	active_clients(void);
+static int	max_rows(void);
+static int64 pause_after(const PurgeTable *table, int64 duration);
+static int64 reserve_rate(StepPace *pace);
+static void return_rate(const StepPace *pace, int rows);
 
 /* Measures the load of the server. */
 void
@@ -90,8 +95,8 @@ active_clients(void)
 }
 
 /* The maximum number of documents in a batch. */
-int
-ttl_docs_pace_rows(void)
+static int
+max_rows(void)
 {
 	int			rows = ttl_docs_purge_batch_size;
 
@@ -121,28 +126,6 @@ ttl_docs_pace_rest(int64 *rested)
 	*rested = ttl_docs_elapsed();
 }
 
-/* The duration of the pause after a batch of this duration, in microseconds. */
-int64
-ttl_docs_pace_pause(const PurgeTable *table, int64 batch_time)
-{
-	static long processors = 0;
-	double		factor;
-
-	if (load <= IDLE_LOAD)
-		return 0;
-	if (processors <= 0)
-		processors = Max(sysconf(_SC_NPROCESSORS_ONLN), 1);
-	factor = PAUSE_FACTOR * Min(2 * load / processors, 1.0);
-	if (table != NULL && table->older_since != DT_NOEND)
-	{
-		int64		impatient = ttl_docs_clock() - table->older_since - PATIENCE;
-
-		if (impatient > 0)
-			factor /= 1.0 + (double) impatient / IMPATIENCE;
-	}
-	return (int64) Min(factor * batch_time, (double) LONGEST_PAUSE);
-}
-
 /*
  * Observes, at the end of a pass or visit, whether the age of the oldest document
  * grows.  The caller holds the lock.
@@ -160,33 +143,87 @@ ttl_docs_observe_oldest(PurgeTable *table, TimestampTz clock)
 }
 
 /*
- * Reserves the time that some rows take under purge_max_rate.  Returns how long to
- * wait until that time begins, in microseconds.
+ * Prepares a step.  Sets its limits, and reserves the time that its rows take under
+ * purge_max_rate.  Returns how long to wait before the step, in microseconds.
  */
 int64
-ttl_docs_reserve_rate(int rows)
+ttl_docs_begin_step(StepPace *pace, bool is_batch)
+{
+	pace->row_limit = max_rows();
+	pace->time_limit = ttl_docs_pace_time();
+	pace->rate = ttl_docs_purge_max_rate;
+	pace->reserved = is_batch && pace->rate > 0 ? pace->row_limit : 0;
+	return reserve_rate(pace);
+}
+
+/* Gives the reserved time back, if the step is not made. */
+void
+ttl_docs_skip_step(const StepPace *pace)
+{
+	return_rate(pace, pace->reserved);
+}
+
+/*
+ * A step is done.  Gives the reserved time of rows back that it did not delete, and
+ * measures the load.  Returns how long to pause, in microseconds; 0 if the step was
+ * no work (was_work).
+ */
+int64
+ttl_docs_end_step(const StepPace *pace, const TablePass *pass, int64 duration)
+{
+	return_rate(pace, pace->reserved - pass->deleted);
+	if (!pass->was_work)
+		return 0;
+	ttl_docs_observe_load();
+	return pause_after(pass->target.table, duration);
+}
+
+static int64
+reserve_rate(StepPace *pace)
 {
 	int64		now = ttl_docs_elapsed();
 	int64		begin;
 
-	if (ttl_docs_purge_max_rate <= 0 || rows <= 0)
+	if (pace->reserved <= 0)
 		return 0;
 	LWLockAcquire(ttl_docs_purge_shared->lock, LW_EXCLUSIVE);
 	begin = Max(ttl_docs_purge_shared->rate_free_at, now);
-	ttl_docs_purge_shared->rate_free_at = begin + rows * USECS_PER_SEC / ttl_docs_purge_max_rate;
+	ttl_docs_purge_shared->rate_free_at = begin +
+		pace->reserved * USECS_PER_SEC / pace->rate;
 	LWLockRelease(ttl_docs_purge_shared->lock);
 	return begin - now;
 }
 
-/* Gives back the reserved time of rows that were not purged. */
-void
-ttl_docs_return_rate(int rows)
+static void
+return_rate(const StepPace *pace, int rows)
 {
-	if (ttl_docs_purge_max_rate <= 0 || rows <= 0)
+	if (rows <= 0 || pace->reserved <= 0)
 		return;
 	LWLockAcquire(ttl_docs_purge_shared->lock, LW_EXCLUSIVE);
-	ttl_docs_purge_shared->rate_free_at -= rows * USECS_PER_SEC / ttl_docs_purge_max_rate;
+	ttl_docs_purge_shared->rate_free_at -= rows * USECS_PER_SEC / pace->rate;
 	LWLockRelease(ttl_docs_purge_shared->lock);
+}
+
+/* The pause after a step of this duration, both in microseconds. */
+static int64
+pause_after(const PurgeTable *table, int64 duration)
+{
+	static long processors = 0;
+	double		factor;
+
+	if (load <= IDLE_LOAD)
+		return 0;
+	if (processors <= 0)
+		processors = Max(sysconf(_SC_NPROCESSORS_ONLN), 1);
+	factor = PAUSE_FACTOR * Min(2 * load / processors, 1.0);
+	if (table != NULL && table->older_since != DT_NOEND)
+	{
+		int64		impatient = ttl_docs_clock() - table->older_since - PATIENCE;
+
+		if (impatient > 0)
+			factor /= 1.0 + (double) impatient / IMPATIENCE;
+	}
+	return (int64) Min(factor * duration, (double) LONGEST_PAUSE);
 }
 
 /* How long the next batch has to wait for purge_max_rate, in microseconds. */

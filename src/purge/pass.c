@@ -3,10 +3,11 @@
  * pass.c
  *		A pass over a table: from the first expired document to the last.
  *
- * A pass consists of steps, each in a transaction of its own.  Between two steps the
- * caller can pause, turn to another table, or stop.  A step searches for candidates
- * (find.c) or deletes a batch of them (batch.c).  A pass leaves the documents that it
- * cannot delete, and comes back for them (progress.c).
+ * A pass consists of steps, each in its own transaction or subtransaction
+ * (transaction.c).  Between two steps the caller can pause, turn to another table, or
+ * stop.  A step searches for candidates (find.c) or deletes a batch of them
+ * (batch.c).  A pass leaves the documents that it cannot delete, and comes back for
+ * them (progress.c).
  *
  * Errors.  A batch that fails is rolled back, and then there are three cases:
  *
@@ -19,8 +20,8 @@
  * 3. The error came from a statement trigger or from the commit.  The next batch has
  *    half as many documents, until a batch of one document fails, which is blamed.
  *
- * So each failure brings the pass further, even if the visit ends right after it:
- * shared memory keeps the position and the size of the next batch.  Each success
+ * So the pass makes progress with each failure, even if the visit ends right after
+ * it: shared memory keeps the position and the size of the next batch.  Each success
  * doubles the size again.
  *
  * The earliest expiry.  The searches of a pass may raise the earliest expiry of the
@@ -93,7 +94,7 @@ ttl_docs_begin_pass(TablePass *pass)
 	if (table->batch_limit > 0)
 		pass->batch_limit = Min(table->batch_limit, pass->row_limit);
 	LWLockRelease(ttl_docs_purge_shared->lock);
-	/* rewind now, to keep the position even if the pass ends without a search */
+	/* rewind now, so that the next pass begins there even if this one ends early */
 	if (pass->progress.is_set && pass->announced_due != DT_NOBEGIN)
 		ttl_docs_rewind_progress(&pass->progress, pass->announced_due);
 }
@@ -212,10 +213,18 @@ has_nothing_to_find(const TablePass *pass)
 static bool
 is_swept(const PurgeTable *table, const CollectionSettings *settings)
 {
-	return table != NULL && table->is_swept && table->progress.is_set &&
-		!table->progress.settings.on &&
-		table->progress.settings.written_floor == settings->written_floor &&
-		table->progress.settings.due_floor == settings->due_floor;
+	const CollectionSettings *then;
+	bool		result;
+
+	if (table == NULL)
+		return false;
+	LWLockAcquire(ttl_docs_purge_shared->lock, LW_SHARED);
+	then = &table->progress.settings;
+	result = table->is_swept && table->progress.is_set && !then->on &&
+		then->written_floor == settings->written_floor &&
+		then->due_floor == settings->due_floor;
+	LWLockRelease(ttl_docs_purge_shared->lock);
+	return result;
 }
 
 /* Searches the purge index, and raises the earliest expiry if it finds nothing. */
@@ -232,7 +241,7 @@ search_index(TablePass *pass)
 		return;
 	}
 	pass->progress.clock = clock;
-	/* CALL purge() also deletes expired documents in slots that are not over */
+	/* CALL purge() also deletes expired documents in slots that have not ended */
 	if (pass->foreground && !pass->is_last_search)
 		clock = ttl_docs_time_past_slot(clock);
 	if (pass->target.table != NULL && !pass->in_block && pass->scan.table == NULL)
@@ -301,13 +310,13 @@ begin_scan(TablePass *pass, TimestampTz clock)
 {
 	ttl_docs_begin_scan(&pass->scan, SCANNER_PURGE, pass->target.table);
 	pass->first_live = DT_NOEND;
-	/* search ahead only if the earliest expiry has passed: it costs many reads */
+	/* searching ahead costs many reads, so only if the earliest expiry has passed */
 	pass->ahead = pass->progress.next_block == 0 &&
 		ttl_docs_table_expiry(pass->target.table) <= clock ?
 		clock + LAZY_HORIZON : DT_NOBEGIN;
 }
 
-/* Have the searches of this pass found no expired document in the table? */
+/* Has the last search found nothing, and has the pass left no expired document? */
 static bool
 found_nothing(const TablePass *pass)
 {
@@ -315,7 +324,7 @@ found_nothing(const TablePass *pass)
 		!ttl_docs_has_left(&pass->progress);
 }
 
-/* The earliest expiry of the table, after searches that have found nothing. */
+/* The earliest expiry of the table, after a search that has found nothing. */
 static TimestampTz
 expiry_after_search(const TablePass *pass)
 {
@@ -493,7 +502,7 @@ next_candidates(TablePass *pass)
 		return true;
 	if (should_search_once_more(pass))
 	{
-		/* CALL purge() leaves documents that have expired since it began */
+		/* CALL purge() does not delete documents that have expired since it began */
 		pass->is_last_search = pass->foreground;
 		return true;
 	}

@@ -4,7 +4,7 @@
  *		Prepared transactions that change collections.
  *
  * A transaction announces its changes of collections when it commits (notify.c,
- * commands.c).  PREPARE TRANSACTION is too early: workers still see the old
+ * database_commands.c).  PREPARE TRANSACTION is too early: workers still see the old
  * catalogs.  So the session that runs COMMIT PREPARED or ROLLBACK PREPARED
  * announces them.  That session does not know what the transaction has changed, so
  * it makes workers visit all tables of the database.

@@ -27,7 +27,8 @@
  * get their turn between two revisits, however many documents are left.
  *
  * A BRIN index has no positions, and each pass over a lazy collection finds the left
- * documents again.  If some are undeletable, passes begin at most once a minute.
+ * documents again.  If some are undeletable, the next pass begins after 30 seconds,
+ * and each later one after a minute.
  *
  *-------------------------------------------------------------------------
  */
@@ -43,6 +44,7 @@
 #define MAX_UNDELETABLE_DELAY	(3600 * USECS_PER_SEC)
 #define MAX_LAZY_DELAY			(60 * USECS_PER_SEC)
 
+static int	compare_positions(const PurgePosition *a, const PurgePosition *b);
 static void leave(PurgeProgress *progress, const Candidate *candidate);
 static void leave_in_trouble(PurgeProgress *progress, const Candidate *candidate,
 							 TimestampTz clock);
@@ -51,8 +53,8 @@ static bool is_revisiting(const PurgeProgress *progress);
 static bool is_revisiting_range(const PurgeProgress *progress, SlotRange range);
 static void begin_revisit(PurgeProgress *progress);
 
-int
-ttl_docs_compare_positions(const PurgePosition *a, const PurgePosition *b)
+static int
+compare_positions(const PurgePosition *a, const PurgePosition *b)
 {
 	if (a->slot != b->slot)
 		return a->slot < b->slot ? -1 : 1;
@@ -77,7 +79,7 @@ ttl_docs_reset_progress(PurgeProgress *progress, const PurgeTarget *target,
 	progress->left.expire_at = DT_NOEND;
 }
 
-/* Are settings, index and clock as they were when the progress was recorded? */
+/* Are settings and index as they were then, and has the clock not gone back? */
 bool
 ttl_docs_progress_is_valid(const PurgeProgress *progress, const PurgeTarget *target,
 						   TimestampTz clock)
@@ -98,8 +100,9 @@ ttl_docs_progress_is_valid(const PurgeProgress *progress, const PurgeTarget *tar
 
 /*
  * A document was committed in a slot with this due time.  Moves the position back to
- * the slot, if it is beyond it.  If the next search will find left documents again,
- * begins a revisit, which counts all of them again.
+ * the beginning of the slot, if the position is in the slot or beyond it.  If the
+ * next search will find left documents again, begins a revisit, which counts all of
+ * them again.
  */
 void
 ttl_docs_rewind_progress(PurgeProgress *progress, TimestampTz due)
@@ -168,10 +171,10 @@ leave(PurgeProgress *progress, const Candidate *candidate)
 	PurgePosition position = {candidate->slot, candidate->tid};
 
 	if (!left->has_position[range] ||
-		ttl_docs_compare_positions(&position, &left->first[range]) < 0)
+		compare_positions(&position, &left->first[range]) < 0)
 		left->first[range] = position;
 	if (!left->has_position[range] ||
-		ttl_docs_compare_positions(&position, &left->last[range]) > 0)
+		compare_positions(&position, &left->last[range]) > 0)
 		left->last[range] = position;
 	left->has_position[range] = true;
 }
@@ -228,7 +231,7 @@ static bool
 is_revisiting_range(const PurgeProgress *progress, SlotRange range)
 {
 	return progress->left.has_revisit_end[range] &&
-		ttl_docs_compare_positions(&progress->next[range],
+		compare_positions(&progress->next[range],
 								   &progress->left.revisit_end[range]) <= 0;
 }
 
@@ -265,11 +268,11 @@ begin_revisit(PurgeProgress *progress)
 		if (!left->has_position[range])
 			continue;
 		if (!is_revisiting_range(progress, range) ||
-			ttl_docs_compare_positions(&left->last[range],
+			compare_positions(&left->last[range],
 									   &left->revisit_end[range]) > 0)
 			left->revisit_end[range] = left->last[range];
 		left->has_revisit_end[range] = true;
-		if (ttl_docs_compare_positions(&left->first[range],
+		if (compare_positions(&left->first[range],
 									   &progress->next[range]) < 0)
 			progress->next[range] = left->first[range];
 		left->has_position[range] = false;

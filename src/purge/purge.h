@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * purge.h
- *		Functions of the purge that hooks.c, guc.c and higher parts use.
+ *		Declarations of the purge that hooks.c, guc.c and ttl_docs.c use.
  *
  *-------------------------------------------------------------------------
  */
@@ -39,7 +39,7 @@ extern void ttl_docs_follow_subtransaction(SubXactEvent event,
 /* target.c, for hooks.c */
 extern void ttl_docs_purge_catalog_changed(void);
 
-/* commands.c, for hooks.c */
+/* database_commands.c, for hooks.c */
 extern bool ttl_docs_begin_purge_command(Node *parsetree);
 extern void ttl_docs_keep_workers_out(void);
 extern void ttl_docs_purge_command_has_run(Node *parsetree);

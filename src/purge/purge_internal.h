@@ -10,17 +10,18 @@
  * visit		the work of one worker, from its start to its end.
  * table		a plain table of a collection: the collection itself, or one of
  *				its leaf partitions.  The purge works on tables.
- * entry		what shared memory has for a table, a database or a worker.
+ * entry		the record of a table, a database or a worker in shared memory.
  * pass			the way from the first expired document of a table to the last,
  *				in one visit or several.
- * step			a part of a pass that runs in a transaction of its own: a search
- *				or a batch.
+ * step			a part of a pass that runs in its own transaction (in CALL purge():
+ *				subtransaction).  A step is a search or a batch.
  * search		reads the purge index for candidates.
  * candidate	an entry of the purge index whose document has probably expired.
  * batch		judges candidates again and deletes those that are expired.
  * left			a candidate that a pass could not delete and comes back for: it
  *				is busy or undeletable, or not expired yet.
- * round		a search of all tables that have no entry, see visit_tables.c.
+ * round		a series of passes, one over each table that has no entry, see
+ *				visit_tables.c.
  * announce		to report to the purge that a document was written, or that a
  *				collection changed, see notify.c.
  * hold			a reason not to purge a collection at all.
@@ -61,7 +62,8 @@ typedef enum PurgeState
 	PURGE_IDLE,					/* no document has expired */
 	PURGE_WORKING,				/* expired documents are being purged */
 	PURGE_CAPPED,				/* the purge waits because of purge_max_rate */
-	PURGE_WAITING,				/* other sessions have locked expired documents */
+	PURGE_WAITING,				/* other sessions have locked the table or expired
+								 * documents */
 	PURGE_TROUBLE,				/* the table cannot be purged, see the error */
 	PURGE_NO_INDEX,				/* there is no purge index to search */
 	/* holds */
@@ -105,8 +107,8 @@ typedef struct LeftDocuments
 } LeftDocuments;
 
 /*
- * How far the purge of a table has come.  Progress is valid as long as settings,
- * index and clock are as they were when it was recorded
+ * How far the purge of a table has come.  Progress is valid as long as settings and
+ * index are as they were when it was recorded, and the clock has not gone back
  * (ttl_docs_progress_is_valid).
  */
 typedef struct PurgeProgress
@@ -285,13 +287,10 @@ typedef struct PurgeShared
 
 /* shmem.c */
 extern PurgeShared *ttl_docs_purge_shared;
-extern HTAB *ttl_docs_shared_hash(const char *name, Size keysize, Size entrysize,
-								  long max);
 extern PurgeDatabase *ttl_docs_purge_database(Oid database, bool create);
 extern PurgeTable *ttl_docs_purge_table(Oid relid, Oid root);
 extern void ttl_docs_forget_table(PurgeTable *table);
 extern void ttl_docs_restart_purge_of(PurgeTable *table);
-extern PurgeTable *ttl_docs_find_table(Oid relid);
 extern void ttl_docs_visit_collections_now(List *roots);
 extern void ttl_docs_settings_change(Oid root);
 extern uint64 ttl_docs_tables_gone(void);
@@ -336,7 +335,7 @@ extern void ttl_docs_begin_scan(EarliestScan *scan, EarliestScanner scanner,
 								PurgeTable *table);
 extern void ttl_docs_drop_claims(void);
 
-/* state.c */
+/* state_names.c */
 extern const char *ttl_docs_purge_state_name(PurgeState state);
 extern const char *ttl_docs_purge_state_hint(PurgeState state, Oid root);
 extern PurgeState ttl_docs_state_of_hold(SettingsHold hold);
@@ -345,7 +344,7 @@ extern PurgeState ttl_docs_state_of_hold(SettingsHold hold);
 extern PurgeState ttl_docs_hold_by_settings(const Collection *collection,
 											const PurgeTable *table);
 extern PurgeState ttl_docs_hold_by_table(Relation rel, const Collection *collection,
-										 char **detail, List **reached);
+										 char **detail, List **cascade_targets);
 
 /* clock_watch.c */
 extern void ttl_docs_observe_clock(void);
@@ -370,8 +369,8 @@ typedef struct PurgeTarget
 	Oid			index;			/* the purge index, or InvalidOid */
 	Oid			index_file;		/* relfilenode of the index */
 	PurgeState	table_hold;		/* ttl_docs_hold_by_table(), or PURGE_IDLE */
-	char	   *detail;			/* what blocks the purge, or NULL */
-	List	   *reached;		/* tables that foreign key actions write to */
+	char	   *detail;			/* the code that blocks the purge, or NULL */
+	List	   *cascade_targets;		/* tables that foreign key actions write to */
 	/* set while the target is open */
 	Relation	rel;
 	Relation	root;			/* the partitioned table, or NULL */
@@ -393,7 +392,6 @@ extern void ttl_docs_close_target(PurgeTarget *target);
 /* progress.c */
 typedef struct Candidate Candidate;
 
-extern int	ttl_docs_compare_positions(const PurgePosition *a, const PurgePosition *b);
 extern void ttl_docs_reset_progress(PurgeProgress *progress,
 									const PurgeTarget *target, TimestampTz clock);
 extern bool ttl_docs_progress_is_valid(const PurgeProgress *progress,
@@ -490,7 +488,7 @@ typedef struct PurgeBatch
 	BatchEnd	end;
 	int			consumed;		/* number of candidates judged */
 	int			deleted;
-	int			refused;		/* a BEFORE trigger has returned NULL */
+	int			refused;		/* number of deletes that a trigger prevented */
 	TimestampTz live_until;		/* when the first live candidate expires */
 } PurgeBatch;
 
@@ -536,8 +534,8 @@ typedef struct TablePass
 	PurgeTarget target;
 	MemoryContext context;		/* lives as long as the pass */
 	PurgeRunner run;
-	bool		foreground;		/* CALL purge(): waits for locks, and makes all
-								 * steps in one call */
+	bool		foreground;		/* CALL purge(): waits for locks on the table, and
+								 * makes all steps in one call */
 	bool		in_block;		/* the purge is part of the caller's transaction */
 	TimestampTz instant;		/* deletes documents that had expired at this time;
 								 * DT_NOEND = the clock */
@@ -594,14 +592,24 @@ extern void ttl_docs_save_positions(TablePass *pass);
 extern void ttl_docs_end_pass(TablePass *pass, bool capped);
 
 /* pace.c */
+
+/* The limits of a step */
+typedef struct StepPace
+{
+	int			row_limit;		/* of a batch */
+	int64		time_limit;		/* of a batch, in microseconds */
+	int			rate;			/* purge_max_rate, when the step began */
+	int			reserved;		/* number of rows whose time is reserved */
+} StepPace;
+
 extern void ttl_docs_observe_load(void);
-extern int	ttl_docs_pace_rows(void);
 extern int64 ttl_docs_pace_time(void);
 extern void ttl_docs_pace_rest(int64 *rested);
-extern int64 ttl_docs_pace_pause(const PurgeTable *table, int64 batch_time);
+extern int64 ttl_docs_begin_step(StepPace *pace, bool is_batch);
+extern void ttl_docs_skip_step(const StepPace *pace);
+extern int64 ttl_docs_end_step(const StepPace *pace, const TablePass *pass,
+							   int64 duration);
 extern void ttl_docs_observe_oldest(PurgeTable *table, TimestampTz clock);
-extern int64 ttl_docs_reserve_rate(int rows);
-extern void ttl_docs_return_rate(int rows);
 extern int64 ttl_docs_rate_wait(void);
 
 /* visit.c */

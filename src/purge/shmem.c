@@ -4,8 +4,8 @@
  *		The shared memory of launcher, workers and sessions.
  *
  * The main shared memory segment has two hash tables, one for databases and one for
- * tables, and an array of workers.  Their entries say when to visit what, how far
- * the purge has come, and what it has done.
+ * tables, and an array of workers.  The entries say when to visit each database and
+ * table, how far the purge has come, and how many documents it has purged.
  *
  * Locks.  One LWLock covers all entries.  Processes hold it for some hundred
  * nanoseconds at a time, a few times for each batch.  While a process holds the
@@ -28,11 +28,11 @@
  *
  * The hash tables have a fixed size.  Tables that have no entry because the hash
  * table is full have no progress and no statistics.  They are purged in rounds
- * (visit_tables.c).  There is room for far more databases than servers have; if
- * there are more, the launcher logs it.
+ * (visit_tables.c).  There is room for far more databases than servers usually have.
+ * If the room is not enough, the launcher logs it.
  *
- * After a crash, shared memory is initialized again.  No document is lost by that,
- * because the documents themselves show what has expired.
+ * After a crash, shared memory is initialized again.  The purge misses no document
+ * because of that: the documents themselves show which of them have expired.
  *
  *-------------------------------------------------------------------------
  */
@@ -55,6 +55,8 @@ PurgeShared *ttl_docs_purge_shared = NULL;
 static HTAB *tables = NULL;
 static HTAB *databases = NULL;
 
+static HTAB *shared_hash(const char *name, Size keysize, Size entrysize, long max);
+static PurgeTable *find_table(Oid relid);
 static void start_table(PurgeTable *table, Oid root);
 static int64 jump_accepted_for(Oid root);
 static void remove_table(PurgeTable *table);
@@ -94,9 +96,9 @@ ttl_docs_purge_shmem_init(void)
 		pg_atomic_init_u64(&ttl_docs_purge_shared->clock_base,
 						   (uint64) (ttl_docs_clock() - ttl_docs_elapsed()));
 	}
-	tables = ttl_docs_shared_hash("ttl_docs purge tables", sizeof(PurgeTableKey),
+	tables = shared_hash("ttl_docs purge tables", sizeof(PurgeTableKey),
 								  sizeof(PurgeTable), ttl_docs_max_tables);
-	databases = ttl_docs_shared_hash("ttl_docs purge databases", sizeof(Oid),
+	databases = shared_hash("ttl_docs purge databases", sizeof(Oid),
 									 sizeof(PurgeDatabase), MAX_DATABASES);
 }
 
@@ -105,8 +107,8 @@ ttl_docs_purge_shmem_init(void)
  * up the shared memory that core needs for locks.  When the hash table is full,
  * HASH_ENTER_NULL returns NULL.
  */
-HTAB *
-ttl_docs_shared_hash(const char *name, Size keysize, Size entrysize, long max)
+static HTAB *
+shared_hash(const char *name, Size keysize, Size entrysize, long max)
 {
 	HASHCTL		ctl;
 
@@ -205,7 +207,7 @@ ttl_docs_purge_table(Oid relid, Oid root)
 		return entry;
 
 	LWLockAcquire(ttl_docs_purge_shared->lock, LW_SHARED);
-	entry = ttl_docs_find_table(relid);
+	entry = find_table(relid);
 	LWLockRelease(ttl_docs_purge_shared->lock);
 	known[place].relid = relid;
 	known[place].gone = gone;
@@ -239,8 +241,8 @@ ttl_docs_tables_gone(void)
 }
 
 /* The entry of a table of this database, or NULL.  The caller holds the lock. */
-PurgeTable *
-ttl_docs_find_table(Oid relid)
+static PurgeTable *
+find_table(Oid relid)
 {
 	PurgeTableKey key = {MyDatabaseId, relid};
 
@@ -279,7 +281,7 @@ jump_accepted_for(Oid root)
 	PurgeTable *table;
 	int64		accepted = 0;
 
-	/* the value does not matter then, and reading all entries takes long */
+	/* without a jump the value does not matter, and reading all entries takes long */
 	if (!ttl_docs_clock_has_jumped())
 		return 0;
 	hash_seq_init(&status, tables);
@@ -289,7 +291,7 @@ jump_accepted_for(Oid root)
 	return accepted;
 }
 
-/* Makes the next pass over a table begin from the start.  One may be under way. */
+/* Makes the next pass over a table begin from the start.  A pass may be under way. */
 void
 ttl_docs_restart_purge_of(PurgeTable *table)
 {

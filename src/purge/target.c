@@ -5,20 +5,21 @@
  *
  * Every step opens the table in the same way:
  *
- * 1. It locks the table as a DELETE does, ROW EXCLUSIVE.  A partition is locked after
- *    its partitioned table, as every session does it.  A worker does not wait for
- *    these locks; CALL purge() does.  The locks also keep changes of settings out.
+ * 1. It locks the table in ROW EXCLUSIVE mode, as DELETE does.  A partition is locked
+ *    after its partitioned table, as in every session.  A worker does not wait for
+ *    these locks; CALL purge() does.  The locks also keep out changes of settings,
+ *    except those of pause_resume.c.
  * 2. It reads the settings, which may have changed before the lock was taken.
- * 3. It works out what depends on the catalogs: the purge index, and the holds of
+ * 3. It becomes the owner of the table (core/owner.c), until the target is closed.
+ * 4. It works out what depends on the catalogs: the purge index, and the holds of
  *    hold.c, which include the check of all code that a delete would run.
- * 4. It becomes the owner of the table (core/owner.c), until the target is closed.
  *
- * The result of step 3 is kept from step to step.  It is worked out again after any
- * invalidation of a relation, function, role or subscription (hooks.c).  We receive
- * invalidations when we acquire a lock, and at the start of a transaction.  The
- * check of code also locks the tables that foreign key actions reach, because their
- * owners could change them at any time.  So each later step locks these tables again
- * before it trusts the result.
+ * The result of item 4 is kept from one step of the purge to the next.  It is worked
+ * out again after any invalidation of a relation, function, role or subscription
+ * (hooks.c).  We receive invalidations when we acquire a lock, and at the start of a
+ * transaction.  The check of code also locks the tables that foreign key actions
+ * reach, because their owners could change them at any time.  So each later step
+ * locks these tables again before it trusts the result.
  *
  * On ERROR, the end of the transaction or subtransaction releases locks and
  * relations, and restores the user.  The next step opens the table again.
@@ -151,7 +152,7 @@ is_up_to_date(const PurgeTarget *target)
 
 	if (!target->is_known || target->invalidations != invalidations)
 		return false;
-	foreach(lc, target->reached)
+	foreach(lc, target->cascade_targets)
 		if (!ConditionalLockRelationOid(lfirst_oid(lc), RowExclusiveLock))
 			return false;		/* work_out() raises the error */
 	return target->invalidations == invalidations;
@@ -170,7 +171,7 @@ work_out(PurgeTarget *target)
 										 target->collection.settings.indexing);
 	target->index_file = index_file(target->index);
 	target->table_hold = ttl_docs_hold_by_table(target->rel, &target->collection,
-												&target->detail, &target->reached);
+												&target->detail, &target->cascade_targets);
 	target->invalidations = before;
 	target->is_known = true;
 	MemoryContextSwitchTo(caller);

@@ -14,8 +14,8 @@
  *
  * The worker knows the tables from shared memory.  It lists them from the catalog
  * only after collections were created or changed.  Tables that have no entry in
- * shared memory are purged as well (visit_tables.c).  They get a quarter of each
- * visit, even if all other tables have a backlog.
+ * shared memory are purged as well (visit_tables.c).  They get up to a quarter of
+ * each visit first, even if all other tables have a backlog.
  *
  * If ERROR outside of a step, or FATAL, ends the worker, its exit callback calls
  * ttl_docs_abandon_visit().
@@ -39,7 +39,7 @@
 /* maximum number of tables that take turns */
 #define MAX_ACTIVE		8
 
-/* delay for a table at which a worker was ended; doubles each time */
+/* delay for a table that a worker was purging when it exited; doubles each time */
 #define FIRST_INTERRUPTION_DELAY	(60 * USECS_PER_SEC)
 #define LONGEST_INTERRUPTION_DELAY	(3600 * USECS_PER_SEC)
 
@@ -249,7 +249,7 @@ next_pass(VisitTables *tables)
 	pass->run = ttl_docs_run_in_transaction;
 	pass->instant = DT_NOEND;
 	pass->announced_due = announced_due;
-	pass->row_limit = ttl_docs_pace_rows();
+	pass->row_limit = ttl_docs_purge_batch_size;
 	ttl_docs_begin_pass(pass);
 	return pass;
 }
@@ -282,9 +282,10 @@ take_table(PurgeTable *table, TimestampTz *announced_due)
 static bool
 make_step(TablePass *pass)
 {
-	int			rows = pass->has_candidates ? ttl_docs_pace_rows() : 0;
-	int64		wait = ttl_docs_reserve_rate(rows);
+	StepPace	pace;
+	int64		wait = ttl_docs_begin_step(&pace, pass->has_candidates);
 	int64		began;
+	int64		pause;
 	bool		goes_on;
 
 	if (wait > 0)
@@ -295,27 +296,21 @@ make_step(TablePass *pass)
 		nap(wait, wait_for_rate);
 		if (must_leave())
 		{
-			ttl_docs_return_rate(rows);
+			ttl_docs_skip_step(&pace);
 			return true;
 		}
 	}
 	follow_reload();
-	pass->row_limit = rows > 0 ? rows : ttl_docs_pace_rows();
-	pass->time_limit = ttl_docs_pace_time();
+	pass->row_limit = pace.row_limit;
+	pass->time_limit = pace.time_limit;
 	report_activity(pass);
 	began = ttl_docs_elapsed();
 	table_at_work = pass->target.table;
 	goes_on = ttl_docs_step_pass(pass);
 	table_at_work = NULL;
-	ttl_docs_return_rate(rows - pass->deleted);
-	if (pass->was_work)
-	{
-		int64		took = ttl_docs_elapsed() - began;
-
-		ttl_docs_observe_load();
-		nap(Min(ttl_docs_pace_pause(pass->target.table, took),
-				visit_deadline - ttl_docs_elapsed()), wait_for_others);
-	}
+	pause = ttl_docs_end_step(&pace, pass, ttl_docs_elapsed() - began);
+	if (pause > 0)
+		nap(Min(pause, visit_deadline - ttl_docs_elapsed()), wait_for_others);
 	return goes_on;
 }
 
@@ -412,6 +407,7 @@ ttl_docs_abandon_visit(PurgeWorker *worker, bool got_sigterm)
 	database->was_visited = true;
 	database->visited = ttl_docs_elapsed();
 	database->has_more = false;
+	database->tables_left = 0;
 	database->failures++;
 	LWLockRelease(ttl_docs_purge_shared->lock);
 	/* the worker may not have listed all tables */
@@ -431,7 +427,7 @@ record_interruption(PurgeTable *table, const PurgeWorker *worker,
 	PurgeError	error;
 	int			failures;
 
-	/* an administrator ended it, or the server stops */
+	/* an administrator ended the worker, or the server stops */
 	if (got_sigterm && !worker->was_ended)
 		return 0;
 	ttl_docs_make_error(&error, ERRCODE_QUERY_CANCELED, worker->was_ended ?

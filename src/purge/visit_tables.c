@@ -21,8 +21,9 @@
  *    tables.  A round begins a minute after the end of the last one, or after
  *    collections changed.
  * 4. After a round there is a rest of nine times its duration, at most five
- *    minutes.  So rounds that find nothing take a tenth of a worker's time.  There
- *    is no rest if a round had no time for all expired documents.
+ *    minutes.  So rounds of up to half a minute that find nothing take at most a
+ *    tenth of a worker's time.  There is no rest if a round had no time for all
+ *    expired documents.
  *
  * If several workers are in a database, only the one that listed the tables last
  * continues the round, because it knows all tables.

@@ -20,8 +20,9 @@
  * - COPY into a partitioned table, or into a table that has other BEFORE ROW
  *   triggers, transition tables or volatile defaults;
  * - COPY by replication or a restore;
- * - COPY that will fail because of row security, or because the user lacks
- *   the right to read files or to run programs.  Then the error is core's.
+ * - COPY that core will refuse: in a read-only transaction or in parallel
+ *   mode, because of row security, or because the user lacks the privilege to
+ *   read files or to run programs.  Core raises its own error.
  *
  * Running COPY here skips the hooks of libraries that were loaded before us.
  * They may count or audit commands.  So if there are such hooks, core runs
@@ -171,7 +172,7 @@ try_copy(CopyStmt *stmt, const char *queryString, uint64 *processed)
 	columns = CopyGetAttnums(RelationGetDescr(rel), rel, stmt->attlist);
 	pstate = check_rights(rel, columns, queryString);
 
-	/* must come after check_rights(): it evaluates constants in defaults */
+	/* after check_rights(), because this evaluates constants in defaults */
 	is_supported = !has_volatile_default(rel, columns, collection.ts);
 	if (is_supported)
 		*processed = bulk_copy(rel, &collection, stmt, pstate);
@@ -330,7 +331,7 @@ bulk_copy(Relation rel, const Collection *collection, const CopyStmt *stmt,
 	flush_rows(copy);
 	error_context_stack = context.previous;
 
-	/* unpin its page before triggers run, because they may query the table */
+	/* unpin the last page before triggers run: they may query the table */
 	FreeBulkInsertState(copy->pages);
 	ExecASInsertTriggers(copy->estate, copy->relinfo, NULL);
 	AfterTriggerEndQuery(copy->estate);
@@ -437,7 +438,7 @@ flush_rows(BulkCopy *copy)
 
 /*
  * Frees the keys of the batch, and inserts the rows.  Keys are not freed when
- * a row is read: a document that holds its key may expire after that.
+ * a row is read, because a document that holds a key may expire after that.
  */
 static void
 free_keys_and_insert(BulkCopy *copy)

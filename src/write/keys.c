@@ -111,7 +111,7 @@ static bool find_expired(KeyProbe *probe, Relation rel, Relation indexrel,
 						 List **found);
 static bool keys_conflict(Relation indexrel, const KeyIndex *index,
 						  const Key *existing, const Key *key);
-static bool wait_for_writer(const SnapshotData *dirty, Relation rel,
+static void wait_for_writer(const SnapshotData *dirty, Relation rel,
 							ItemPointer tid, const KeyIndex *index);
 
 /*
@@ -254,8 +254,8 @@ ttl_docs_free_keys(KeyProbe *probe, Relation rel, HeapTuple newtuple,
 }
 
 /*
- * Must the keys of rows that are inserted at this time be freed?  The answer
- * also holds for rows that are inserted immediately after these rows.
+ * Must the keys of rows that are inserted at this time be freed?  The caller
+ * asks once for a batch of rows, and inserts the batch immediately.
  */
 bool
 ttl_docs_must_free_keys(KeyProbe *probe, Relation rel, TimestampTz clock)
@@ -493,7 +493,8 @@ find_expired(KeyProbe *probe, Relation rel, Relation indexrel, KeyIndex *index,
 			/* end the scan first: it can hold a pin on an index page */
 			index_endscan(scan);
 			scan = NULL;
-			waited = wait_for_writer(&dirty, rel, &row->tts_tid, index);
+			wait_for_writer(&dirty, rel, &row->tts_tid, index);
+			waited = true;
 			break;
 		}
 		if (expired)
@@ -511,7 +512,7 @@ find_expired(KeyProbe *probe, Relation rel, Relation indexrel, KeyIndex *index,
 	return waited;
 }
 
-/* Rechecks whether two keys conflict, because the index is lossy. */
+/* Do two keys really conflict?  A lossy index can return rows that do not. */
 static bool
 keys_conflict(Relation indexrel, const KeyIndex *index, const Key *existing,
 			  const Key *key)
@@ -533,8 +534,8 @@ keys_conflict(Relation indexrel, const KeyIndex *index, const Key *existing,
 	return true;
 }
 
-/* Waits for the transaction that writes a row with the same key. */
-static bool
+/* Waits for the transaction that writes the same key. */
+static void
 wait_for_writer(const SnapshotData *dirty, Relation rel, ItemPointer tid,
 				const KeyIndex *index)
 {
@@ -547,5 +548,4 @@ wait_for_writer(const SnapshotData *dirty, Relation rel, ItemPointer tid,
 		XactLockTableWait(other, rel, tid,
 						  index->info->ii_ExclusionOps != NULL ?
 						  XLTW_RecheckExclusionConstr : XLTW_InsertIndex);
-	return true;
 }

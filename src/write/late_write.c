@@ -4,7 +4,7 @@
  *		Handles a write that reaches a document which has already expired.
  *
  * The document expired after the query's snapshot was taken: while the write
- * waited for its lock, in an old transaction, or a moment ago.
+ * waited for a lock, during a long transaction, or just now.
  * - In READ COMMITTED, the write skips the document, like a row that was
  *   deleted after the snapshot.
  * - At the higher isolation levels, the write raises a serialization failure.

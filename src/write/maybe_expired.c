@@ -11,11 +11,12 @@
  * a table at most every half second.  These scans matter for tables that no
  * worker visits.
  *
- * The scan reads only the index, and not the rows, because that would read
- * blocks that nobody needs.  So it also counts entries of dead rows, until
- * VACUUM removes these entries or a worker's pass has moved past them.  A
- * BRIN index has no first entry.  With a BRIN index, a session raises the
- * earliest expiry only if the table is empty.
+ * The scan reads only the index.  To read the rows, it would have to load
+ * blocks that nobody else needs.  So the scan also finds the entries of dead
+ * rows, until VACUUM removes them, and these entries can keep the earliest
+ * expiry too early.  A worker's pass continues behind such entries, and then
+ * raises the earliest expiry.  A BRIN index has no first entry.  With a BRIN
+ * index, a session raises the earliest expiry only if the table is empty.
  *
  * Two kinds of transactions do not scan:
  * 1. a transaction that has changed collections or their settings;
@@ -69,8 +70,8 @@ can_scan(Relation rel, const Collection *collection)
 }
 
 /*
- * Returns a time before which no document of the table expires, or DT_NOBEGIN
- * if the table has no purge index.
+ * Returns a time before which no document of the table expires.  Returns
+ * DT_NOBEGIN if there is no purge index, or if a floor may cover a document.
  */
 static TimestampTz
 first_expiry(Relation rel, const Collection *collection)
@@ -102,7 +103,7 @@ first_expiry_in_range(Relation rel, Relation index, SlotRange range,
 	TimestampTz expiry = DT_NOEND;
 
 	ttl_docs_slot_scan_keys(keys, range, NO_SLOT, SLOT_INVALID - 1);
-	/* an MVCC snapshot takes predicate locks in a serializable transaction */
+	/* in SERIALIZABLE, an MVCC snapshot would take predicate locks */
 	scan = compat_index_beginscan(rel, index, SnapshotAny, lengthof(keys));
 	scan->xs_want_itup = true;
 	index_rescan(scan, keys, lengthof(keys), NULL, 0);

@@ -3,9 +3,10 @@
  * stamp.c
  *		Sets the system columns of a row that is written.
  *
- * _ts is the clock.  _ttl comes from the document.  _slot is computed from
- * _ts, _ttl and the DefaultTTL.  The trigger stamps tuples, COPY FROM stamps
- * arrays of values (copy_from.c).
+ * _ts is the clock.  If the clock has gone back to a time before a floor, _ts
+ * is later than the clock (core/expiry.c).  _ttl comes from the document.
+ * _slot is computed from _ts, _ttl and the DefaultTTL.  The trigger stamps
+ * tuples, and COPY FROM stamps arrays of values (copy_from.c).
  *
  * If an UPDATE does not change the document, the document is neither read nor
  * detoasted.  Exception: a document with an invalid ttl is read, because the
@@ -20,8 +21,9 @@
  *   with the _ts of the old row.  We set _ts to the clock, because the
  *   publisher has just written the document.  We do this only if a
  *   replication origin or an apply worker shows that replication writes the
- *   row.  A person who sets session_replication_role decides about _ts.
- * - _slot is computed, unless the value that was sent is right under some
+ *   row.  Otherwise a user has set session_replication_role, and we keep the
+ *   user's _ts.
+ * - _slot is computed, unless the value that was sent is correct under some
  *   DefaultTTL.  Under REPLICA IDENTITY FULL all columns identify a row, so
  *   the row must stay equal to the publisher's row, and the publisher may
  *   have another DefaultTTL.
@@ -102,22 +104,25 @@ has_type(Relation rel, AttrNumber attno, Oid type)
 	return attno > 0 && TupleDescAttr(RelationGetDescr(rel), attno - 1)->atttypid == type;
 }
 
-/* Stamps a new row.  oldtuple is the row that an UPDATE replaces, or NULL. */
+/*
+ * Stamps a new row.  oldtuple is the row that an UPDATE replaces, and "old" its
+ * stamp; both are NULL for an INSERT.
+ */
 HeapTuple
 ttl_docs_stamp_tuple(DocumentWriter *writer, Relation rel, HeapTuple tuple,
-					 HeapTuple oldtuple)
+					 HeapTuple oldtuple, const Stamp *old)
 {
-	TupleDesc	tupdesc = RelationGetDescr(rel);
-	Stamp		sent = ttl_docs_tuple_stamp(&writer->collection, tuple, tupdesc);
-	Stamp		old;
+	bool		isnull;
+	Datum		ttl = heap_getattr(tuple, writer->collection.ttl, RelationGetDescr(rel),
+								   &isnull);
+	/* the _ts that the client sent does not matter */
+	Stamp		sent = ttl_docs_make_stamp((Datum) 0, true, ttl, isnull);
 	Stamp		stamp;
 
-	if (oldtuple != NULL)
-		old = ttl_docs_tuple_stamp(&writer->collection, oldtuple, tupdesc);
 	read_new_ttl(writer, rel, tuple,
 				 oldtuple != NULL && same_document(writer, rel, tuple, oldtuple) ?
-				 &old : NULL, &stamp);
-	warn_of_ttl(writer, &sent, oldtuple != NULL ? &old : NULL, &stamp);
+				 old : NULL, &stamp);
+	warn_of_ttl(writer, &sent, old, &stamp);
 	return announce_and_stamp(writer, rel, tuple, &stamp,
 							  complete_stamp(writer, &stamp));
 }
@@ -153,7 +158,7 @@ read_new_ttl(DocumentWriter *writer, Relation rel, HeapTuple tuple,
 	ttl_docs_report_invalid_ttl(rel, values, isnull, &found);
 }
 
-/* Is the ttl of a new document an error?  While TTL is off, no ttl is. */
+/* Is the ttl of a new document an error?  While TTL is off, none is. */
 static bool
 rejects_ttl(const DocumentWriter *writer, const Stamp *stamp)
 {
@@ -169,8 +174,8 @@ get_document(DocumentWriter *writer, Relation rel, HeapTuple tuple, bool *isnull
 
 /*
  * Compares the documents of two rows as they are stored.  An UPDATE that does
- * not change the document passes on the stored bytes, also of a toasted
- * document.
+ * not change the document passes on the stored bytes, even if the document is
+ * toasted.
  */
 static bool
 same_document(DocumentWriter *writer, Relation rel, HeapTuple a, HeapTuple b)
@@ -320,10 +325,10 @@ ttl_docs_keep_replicated_stamp(DocumentWriter *writer, Relation rel,
 
 /*
  * Reads the ttl of a replicated row from its document, unless the publisher
- * has certainly sent _ttl.  A column that was not sent is NULL in an INSERT, and
- * has its old value in an UPDATE.  If the publisher did send this value,
- * reading the document changes nothing, because the publisher's value comes
- * from the document.
+ * has certainly sent _ttl, or the UPDATE does not change the document.  A
+ * column that was not sent is NULL in an INSERT, and has its old value in an
+ * UPDATE.  If the publisher did send this value, reading the document changes
+ * nothing, because the publisher's value comes from the document.
  */
 static void
 read_replicated_ttl(DocumentWriter *writer, Relation rel, HeapTuple tuple,

@@ -58,7 +58,7 @@ static WriteState *write_state(FunctionCallInfo fcinfo, TriggerData *trigdata);
 static HeapTuple before_insert(WriteState *state, TriggerData *trigdata);
 static HeapTuple before_update(WriteState *state, TriggerData *trigdata);
 static HeapTuple before_delete(WriteState *state, TriggerData *trigdata);
-static bool is_expired_now(WriteState *state, Relation rel, HeapTuple tuple);
+static bool is_expired_now(const DocumentWriter *writer, const Stamp *stamp);
 static bool in_replica_role(void);
 
 /*
@@ -141,7 +141,7 @@ before_insert(WriteState *state, TriggerData *trigdata)
 	else if (state->is_restore)
 		tuple = ttl_docs_keep_restored_stamp(writer, rel, tuple);
 	else
-		tuple = ttl_docs_stamp_tuple(writer, rel, tuple, NULL);
+		tuple = ttl_docs_stamp_tuple(writer, rel, tuple, NULL, NULL);
 	ttl_docs_free_keys(writer->keys, rel, tuple, NULL, writer->clock);
 	return tuple;
 }
@@ -156,14 +156,19 @@ before_update(WriteState *state, TriggerData *trigdata)
 
 	if (in_replica_role())
 		tuple = ttl_docs_keep_replicated_stamp(writer, rel, tuple, oldtuple);
-	else if (is_expired_now(state, rel, oldtuple))
-	{
-		if (!ttl_docs_in_foreign_key_action())
-			ttl_docs_report_late_write(RelationGetRelid(rel));
-		return NULL;
-	}
 	else
-		tuple = ttl_docs_stamp_tuple(writer, rel, tuple, oldtuple);
+	{
+		Stamp		old = ttl_docs_tuple_stamp(&writer->collection, oldtuple,
+											   RelationGetDescr(rel));
+
+		if (is_expired_now(writer, &old))
+		{
+			if (!ttl_docs_in_foreign_key_action())
+				ttl_docs_report_late_write(RelationGetRelid(rel));
+			return NULL;
+		}
+		tuple = ttl_docs_stamp_tuple(writer, rel, tuple, oldtuple, &old);
+	}
 	ttl_docs_free_keys(writer->keys, rel, tuple, oldtuple, writer->clock);
 	return tuple;
 }
@@ -172,23 +177,25 @@ static HeapTuple
 before_delete(WriteState *state, TriggerData *trigdata)
 {
 	Relation	rel = trigdata->tg_relation;
+	Stamp		stamp;
 
 	if (in_replica_role() || ttl_docs_is_purging() ||
-		ttl_docs_in_foreign_key_action() ||
-		!is_expired_now(state, rel, trigdata->tg_trigtuple))
+		ttl_docs_in_foreign_key_action())
+		return trigdata->tg_trigtuple;
+	stamp = ttl_docs_tuple_stamp(&state->writer.collection, trigdata->tg_trigtuple,
+								 RelationGetDescr(rel));
+	if (!is_expired_now(&state->writer, &stamp))
 		return trigdata->tg_trigtuple;
 	ttl_docs_report_late_write(RelationGetRelid(rel));
 	return NULL;
 }
 
 static bool
-is_expired_now(WriteState *state, Relation rel, HeapTuple tuple)
+is_expired_now(const DocumentWriter *writer, const Stamp *stamp)
 {
-	const Collection *collection = &state->writer.collection;
-	Stamp		stamp = ttl_docs_tuple_stamp(collection, tuple, RelationGetDescr(rel));
-	ExpiryBounds bounds = ttl_docs_bounds(&collection->settings, state->writer.clock);
+	ExpiryBounds bounds = ttl_docs_bounds(&writer->collection.settings, writer->clock);
 
-	return ttl_docs_is_expired(&bounds, &stamp);
+	return ttl_docs_is_expired(&bounds, stamp);
 }
 
 static bool

@@ -25,7 +25,8 @@ typedef struct DocumentWriter
 extern void ttl_docs_begin_writes(DocumentWriter *writer, Relation rel,
 								  const Collection *collection);
 extern HeapTuple ttl_docs_stamp_tuple(DocumentWriter *writer, Relation rel,
-									  HeapTuple tuple, HeapTuple oldtuple);
+									  HeapTuple tuple, HeapTuple oldtuple,
+									  const Stamp *old);
 extern HeapTuple ttl_docs_keep_restored_stamp(DocumentWriter *writer, Relation rel,
 											  HeapTuple tuple);
 extern HeapTuple ttl_docs_keep_replicated_stamp(DocumentWriter *writer, Relation rel,
@@ -36,7 +37,7 @@ extern void ttl_docs_stamp_values(DocumentWriter *writer, Relation rel,
 /* late_write.c */
 extern void ttl_docs_report_late_write(Oid relid);
 
-/* messages.c */
+/* ttl_messages.c */
 pg_noreturn extern void ttl_docs_report_invalid_ttl(Relation rel, const Datum *values,
 													const bool *isnull,
 													const JsonbValue *ttl);

@@ -49,11 +49,12 @@ ttl_docs_make_partition_check(Relation rel)
 	check->estate = CreateExecutorState();
 
 	/*
-	 * Range table index 0 stands for none.  Then core requires a right on the
-	 * whole table before its error message shows the row.
+	 * Range table index 0 stands for none.  Core then does not know which
+	 * columns the statement sets, so its error message shows only columns
+	 * that the user may read.
 	 */
 	InitResultRelInfo(&check->relinfo, rel, 0, NULL, 0);
-	/* a copy: nobody would release a reference to the table's descriptor */
+	/* a copy, because nobody would release a reference to the original */
 	check->row = MakeSingleTupleTableSlot(CreateTupleDescCopy(RelationGetDescr(rel)),
 										  &TTSOpsHeapTuple);
 	return check;

@@ -131,7 +131,10 @@ until_is(stat_of('undeletable', 'lazy_docs'), '3', 'BRIN: the undeletable docume
 for my $step (1 .. 2)
 {
 	my $written = $offset - 600;
+	my $before = attempts();
 	sql("SET ttl_docs.clock_offset = $written; INSERT INTO lazy_docs (id, doc) VALUES ('another', '{}')");
+	let_workers_visit($node, 'postgres');
+	is(attempts(), $before, "BRIN, step $step: the undeletable documents are not retried at once");
 	advance(100);
 	until_on_disk('lazy_docs', 0, "BRIN, step $step: another document is purged", "WHERE id = 'another'");
 	until_is(stat_of('undeletable', 'lazy_docs'), '3', "BRIN, step $step: the undeletable documents count once");

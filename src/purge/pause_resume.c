@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
- * pause.c
+ * pause_resume.c
  *		pause_purge(), resume_purge() and set_purge_subscribed().
  *
- * They write the label under SHARE UPDATE EXCLUSIVE.  This lock conflicts with
- * other changes of settings, but not with writers, so a batch that is under way can
- * finish.
+ * These functions write the label under SHARE UPDATE EXCLUSIVE.  This lock
+ * conflicts with other changes of settings, but not with writers, so a batch that is
+ * under way can finish.
  *
  *-------------------------------------------------------------------------
  */
@@ -129,14 +129,14 @@ report_remaining_hold(Oid relid)
 	Collection	collection;
 	PurgeState	hold = PURGE_IDLE;
 	char	   *detail = NULL;
-	List	   *reached;
+	List	   *cascade_targets;
 
 	if (ttl_docs_lookup_collection(relid, &collection))
 	{
 		hold = ttl_docs_hold_by_settings(&collection,
 										 ttl_docs_purge_table(relid, collection.root));
 		if (!PURGE_IS_HOLD(hold))
-			hold = ttl_docs_hold_by_table(rel, &collection, &detail, &reached);
+			hold = ttl_docs_hold_by_table(rel, &collection, &detail, &cascade_targets);
 	}
 	if (PURGE_IS_HOLD(hold))
 		ereport(NOTICE,

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * state.c
+ * state_names.c
  *		The names of the states that stat_collections shows, and their hints.
  *
  *-------------------------------------------------------------------------
@@ -55,8 +55,8 @@ ttl_docs_state_of_hold(SettingsHold hold)
 }
 
 /*
- * The hint of a state, or NULL.  It replaces "%s" by the collection, so that users
- * can run the commands in the hint as they are.
+ * The hint of a state, or NULL.  Replaces "%s" with the collection, so that users can
+ * run the commands in the hint as they are.
  */
 const char *
 ttl_docs_purge_state_hint(PurgeState state, Oid root)

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * commands.c
+ * database_commands.c
  *		Commands on databases and subscriptions that affect the purge.
  *
  * Some commands need a database without other sessions: DROP DATABASE, CREATE
@@ -8,8 +8,7 @@
  * TABLESPACE.  They wait five seconds for other sessions to end.  WITH (FORCE) ends
  * other sessions, but only a superuser may end a worker that way.  So before such a
  * command starts, we ask the workers to leave the database, and no new worker comes
- * while the command runs.  We do this only if the user has the right to run the
- * command.
+ * while the command runs.  We do this only if the user may run the command.
  *
  * Other commands can turn the purge on or make documents purgeable.  Their commit,
  * or COMMIT PREPARED (prepared.c), wakes the launcher.
@@ -64,9 +63,9 @@ static void ask_workers_to_leave(Oid database);
 static bool has_worker(Oid database);
 
 /*
- * A utility command begins.  Returns false if the purge has nothing to do for it.
- * The PurgeCommand is allocated in TopMemoryContext, because the command may
- * commit.
+ * A utility command begins.  Returns false if the purge has nothing more to do for
+ * the command.  The PurgeCommand is allocated in TopMemoryContext, because the
+ * command may commit.
  */
 bool
 ttl_docs_begin_purge_command(Node *parsetree)

@@ -1,13 +1,13 @@
 /*-------------------------------------------------------------------------
  *
- * hold.c
+ * settings_hold.c
  *		Reasons in the settings of a collection not to purge it.
  *
  * - paused: pause_purge() was called.
  * - restored: the label was written for another table or database.  So a
- *   restore or a copy of a database brought it.  Without this hold,
- *   documents that live for a week would be purged a second after a
- *   month-old backup is restored.
+ *   restore or a copy of a database brought the label.  Without this hold,
+ *   all documents with a time to live of a week would be purged a second after
+ *   a month-old backup is restored.
  * - grace: a change of settings made live documents expire, and somebody may
  *   want to copy them out (grace.c).
  *
@@ -38,6 +38,20 @@ ttl_docs_settings_hold(Oid root, const CollectionSettings *settings)
 		settings->origin_relation != root)
 		return HOLD_RESTORED;
 	return ttl_docs_in_grace(settings) ? HOLD_GRACE : HOLD_NONE;
+}
+
+/* Is the purge held because a change of settings made documents expire? */
+bool
+ttl_docs_in_grace(const CollectionSettings *settings)
+{
+	return settings->grace_until > ttl_docs_server_clock();
+}
+
+/* Returns for how long the purge is still held, as text for people. */
+char *
+ttl_docs_grace_left(const CollectionSettings *settings)
+{
+	return ttl_docs_period(settings->grace_until - ttl_docs_server_clock());
 }
 
 const char *

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * messages.c
+ * ttl_messages.c
  *		Messages about the ttl of documents that are written.
  *
  * An invalid ttl is an ERROR.  The message names the table and, if the user
@@ -8,8 +8,9 @@
  *
  * Two other messages are about a ttl that has no effect:
  * - A NOTICE if a document has a ttl while TTL is off.  A session gets this
- *   NOTICE once for each collection, and for MAX_NOTICES collections at most:
- *   an application may write to thousands of such collections on purpose.
+ *   NOTICE once for each collection, and for at most MAX_NOTICES
+ *   collections, because an application may write to thousands of such
+ *   collections on purpose.
  * - A WARNING if a client sets the column _ttl, at most once for each
  *   statement that the client sends.  A statement may write to many
  *   partitions, and its triggers may run other statements.  So we identify
@@ -38,7 +39,7 @@
 #define MAX_KEY_BYTES	256		/* maximum length of a key in a message */
 #define MAX_NOTICES		8		/* maximum number of NOTICEs in a session */
 
-/* Collections for which this session has got the NOTICE */
+/* Collections for which this session has raised the NOTICE */
 static Oid	noticed_collections[MAX_NOTICES];
 static int	nnoticed_collections = 0;
 
@@ -73,8 +74,8 @@ ttl_docs_report_invalid_ttl(Relation rel, const Datum *values, const bool *isnul
 /*
  * Returns the key of a row, such as "(id)=(7)".  A long key is truncated.
  * Returns NULL if the table has no key, if a key column is generated, or if
- * the user may not read the key.  Core checks this right by the same rule as
- * for keys in its own messages.
+ * the user may not read the key.  Core checks this privilege by the same rule
+ * as for keys in its own messages.
  */
 static char *
 describe_key(Relation rel, const Datum *values, const bool *isnull)
