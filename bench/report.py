@@ -7,7 +7,7 @@ import os
 import plot
 
 INTRODUCTION = (
-    'All data fits into shared buffers, and `fsync` is off: the benchmark compares work, and not waiting for a disk.'
+    'All data fits into shared buffers, and `fsync` is off: the benchmark compares work, not disk waits.'
     ' Both sides take turns. Each ratio is the median of the rounds, with the spread of the rounds. A goal is reached'
     ' or missed if the whole spread is on one side of it; otherwise the run leaves it undecided. Higher is better for'
     ' throughput, lower for times, bytes and pages.')

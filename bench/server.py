@@ -130,7 +130,7 @@ class Server:
     # ---- The purge ----
 
     def purge(self, count):
-        """Lets the workers purge so many documents of all collections.  Returns two times (epochs): when the purge was
+        """Lets the workers purge this number of documents of all collections.  Returns two times (epochs): when the purge was
         turned on, and when the last document was purged."""
         self.sql('ALTER SYSTEM SET ttl_docs.purge = on')
         began = time.time()

@@ -30,7 +30,7 @@ GROUP=
 select_versions() {
 	if [[ -z $versions && -n ${PG_CONFIG:-} ]]; then
 		versions=$(pg_major "$PG_CONFIG")
-		[[ -n $versions ]] || die "PG_CONFIG=$PG_CONFIG is no pg_config of a PostgreSQL"
+		[[ -n $versions ]] || die "PG_CONFIG=$PG_CONFIG is not the pg_config of a PostgreSQL"
 	fi
 	unset PG_CONFIG
 	export PG_SUPPORTED_VERSIONS=${versions:-installed}
@@ -40,7 +40,7 @@ select_versions() {
 # as a whole.  A signal interrupts the wait.  The output goes to SCRATCH/log.
 run_logged() {
 	local status=0
-	# Without as_server: for a function, $! would be a shell outside of the group.
+	# This does not call as_server: for a function, $! would be a shell outside of the group.
 	# shellcheck disable=SC2016
 	"${SERVER_USER_PREFIX[@]}" perl -e 'setpgrp; $SIG{$_} = "DEFAULT" for qw(INT QUIT); exec @ARGV or die $!' \
 		bash -c 'cd "$1" && shift && exec "$@" >../log 2>&1' - "$SCRATCH/source" "$@" </dev/null &
@@ -59,7 +59,7 @@ leave() {
 		wait "$GROUP" 2>/dev/null
 	fi
 	if [[ -n $SCRATCH ]]; then
-		# servers of tests that were interrupted
+		# for the servers of interrupted tests
 		PG_BIN=$(dirname "$(printf '%s\n' /usr/lib/postgresql/*/bin/pg_ctl | tail -n 1)")
 		stop_servers_below "$SCRATCH"
 		cd / && rm -rf "$SCRATCH"
@@ -87,7 +87,7 @@ run_logged dpkg-buildpackage -us -uc -b || {
 	tail -n "$SHOWN_LINES" "$SCRATCH/log"
 	die "could not build the packages"
 }
-# The results of the tests of each version.
+# Print the test results of each version.
 grep -E '^(### PostgreSQL .* installcheck|# All .* passed| All .* passed)' "$SCRATCH/log"
 if command -v lintian >/dev/null; then
 	as_server lintian --fail-on error "$SCRATCH"/*.changes || die "lintian found errors"

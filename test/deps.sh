@@ -4,7 +4,7 @@
 #	test/deps.sh                 for make test and make demo ("make deps")
 #	FOR="lint orm" test/deps.sh  for these goals; "all" is all of them
 #
-# The goals install what they lack by themselves, too.  If nothing is missing, this script
+# Each goal also installs its missing packages itself.  If nothing is missing, this script
 # does nothing.
 set -uo pipefail
 export LC_ALL=C
@@ -18,7 +18,7 @@ goals=()
 for goal in ${FOR:-test}; do
 	case " $GOALS all " in
 		*" $goal "*) ;;
-		*) die "there are no packages for $goal; there are some for: $GOALS, all" ;;
+		*) die "unknown goal $goal; the goals are: $GOALS, all" ;;
 	esac
 	if [[ $goal == all ]]; then
 		read -ra goals <<<"$GOALS"

@@ -4,21 +4,21 @@
 # The steps, in the order of their use:
 #	require_packages    finds a PostgreSQL and tools, installs missing packages (packages.sh)
 #	become_unprivileged chooses the user that runs the server (never root)
-#	make_scratch        creates the directory for all that follows
+#	make_scratch        creates the directory for all other files
 #	private_postgres    copies the server into it, builds ttl_docs and installs it there
-#	install_test_modules  builds the libraries that tests load beside ttl_docs
+#	install_test_modules  builds the libraries that tests load together with ttl_docs
 #	wrap_postgres       runs every server under another command, such as valgrind
 #	start_server        runs initdb and starts a server, which has a private socket only
 #
 # Scripts read the PostgreSQL of the system, and never write to it.  PostgreSQL finds its
 # libraries and scripts relative to its binary, so a copy of the binary uses the
-# copies beside it.  This needs no root, and other servers on the machine are not affected.
+# copies of these files.  This needs no root, and does not affect other servers on the machine.
 
 readonly OLDEST_PG=15
 REPO=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 readonly REPO
 
-# Our servers must not see settings that are meant for other servers, nor those of a make
+# Our servers must not get settings that are meant for other servers, or settings of a make
 # that called us.
 for name in $(compgen -e PG); do
 	case $name in
@@ -41,7 +41,7 @@ die() {
 # shellcheck source=test/packages.sh
 source "$REPO/test/packages.sh"
 
-# ---- Who, and where ----
+# ---- User and directory ----
 
 # Sets SERVER_USER, and the prefix with which as_server runs commands as this user.
 # PostgreSQL does not run as root, so root uses another user.
@@ -140,7 +140,7 @@ private_postgres() {
 		# links: a program finds its files relative to the real file.
 		cd "$bin" && as_server cp -L postgres initdb psql pg* {create,drop}{db,user} \
 			{cluster,reindex,vacuum}db "$root$bin" || exit 1
-		# Without the bitcode of the server: only JIT uses it, and it is large.
+		# Leave out the bitcode of the server: it is large, and only JIT uses it.
 		tar -C "$lib" --exclude=./bitcode --exclude=./pgxs -cf - . |
 			as_server tar -C "$root$lib" -xf - &&
 			tar -C "$share" -cf - . | as_server tar -C "$root$share" -xf -
@@ -155,16 +155,16 @@ private_postgres() {
 		die "could not build ttl_docs"
 }
 
-# Builds and installs the libraries of test/modules beside ttl_docs.
+# Builds the libraries of test/modules, and installs them together with ttl_docs.
 install_test_modules() {
 	as_server make -C "$SCRATCH/source/test/modules" -s --no-print-directory install \
 		PG_CONFIG="$PG_CONFIG" DESTDIR="$SCRATCH/root" COPT="-Werror" with_llvm=no ||
 		die "could not build test/modules"
 }
 
-# Has every server that is started from PG_BIN, by us or by a TAP test, run under a command,
-# which is shell text.  The command writes its reports to the directory $REPORTS, which is
-# created here.  The processes of initdb do not run under it: they take long, and do not load
+# Makes every server that we or a TAP test start from PG_BIN run under a command, which is
+# shell text.  The command writes its reports to the directory $REPORTS, which is created
+# here.  initdb does not run under the command, because it would take long and does not load
 # ttl_docs.
 wrap_postgres() {
 	local reports=$2

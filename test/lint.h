@@ -1,5 +1,5 @@
 /*
- * What cppcheck has to know of PostgreSQL's macros, whose headers it does not read.
+ * PostgreSQL's macros that cppcheck has to know, because it does not read PostgreSQL's headers.
  */
 #define foreach(cell, list) \
 	for ((cell) = list_head(list); (cell) != NULL; (cell) = lnext(list, cell))

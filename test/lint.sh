@@ -16,7 +16,7 @@ export LC_ALL=C
 # shellcheck source=test/env.sh
 source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 
-# Without the bugprone checks that PostgreSQL's own style breaks.
+# Leaves out the bugprone checks that PostgreSQL's own style breaks.
 readonly TIDY_CHECKS='-*,clang-analyzer-core.*,clang-analyzer-deadcode.*,clang-analyzer-unix.*,bugprone-*,misc-redundant-expression,misc-misleading-*,performance-*,-bugprone-easily-swappable-parameters,-bugprone-reserved-identifier,-bugprone-narrowing-conversions'
 
 SCRATCH=
@@ -40,7 +40,7 @@ trap leave EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM HUP
 
-# Runs a check if its tool is there: name, tool.
+# Runs a check if its tool is installed: name, tool.
 check() {
 	local name=$1 tool=$2
 	printf '%-12s ' "$name"

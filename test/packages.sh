@@ -11,18 +11,18 @@
 # Before it installs, require_packages prints the packages and apt-get's own estimate of
 # their number and size.  If nothing is missing, it prints nothing and does nothing.
 
-# What to say if packages cannot be installed.
+# The message if packages cannot be installed.
 readonly WITHOUT_APT="please install them; on Debian and Ubuntu this script installs them, as root or with sudo"
 
-# postgresql-common creates a cluster "main", which starts at boot, unless this file says no.
+# This file prevents postgresql-common from creating a cluster "main" that starts at boot.
 readonly NO_CLUSTER_CONF=/etc/postgresql-common/createcluster.d/zz-ttl_docs.conf
 
 # Packages of this name have a service of this name, which starts at boot.
 readonly SERVICES="pgbouncer"
 
-# ---- What is there ----
+# ---- What is installed ----
 
-# Prints the major version of a pg_config's PostgreSQL, nothing if it has none.
+# Prints the major version of a pg_config's PostgreSQL, or nothing if it has none.
 pg_major() {
 	"$1" --version 2>/dev/null | sed -n 's/^PostgreSQL \([0-9][0-9]*\).*/\1/p'
 }
@@ -125,7 +125,7 @@ useful() {
 packages_for_build() {
 	if ! find_postgres; then
 		[[ -z ${PG_CONFIG:-} ]] ||
-			die "PG_CONFIG=$PG_CONFIG is no PostgreSQL of version $OLDEST_PG or later with server, psql and development files"
+			die "PG_CONFIG=$PG_CONFIG is not a PostgreSQL of version $OLDEST_PG or later with server, psql and development files"
 		need "PostgreSQL $OLDEST_PG or later with its development files" postgresql-NN postgresql-server-dev-NN
 	fi
 	have_compiler || need "a C compiler and make" build-essential
@@ -238,7 +238,7 @@ require_packages() {
 
 	announce "${NEEDED[@]}" "${USEFUL[@]}"
 	((${#NEEDED[@]} == 0)) || apt_install "${NEEDED[@]}" || die "could not install ${NEEDED[*]}"
-	# One by one: a package that fails must not keep the others away.
+	# One by one: a package that fails must not prevent the others.
 	for package in "${USEFUL[@]}"; do
 		apt_install "$package" || say "could not install $package"
 	done
@@ -248,7 +248,7 @@ require_packages() {
 }
 
 # Sets APT_GET to the command that calls apt-get as root, and reads the package lists.
-# Fails where there is no apt-get, or no way to become root.
+# Fails if there is no apt-get, or no way to become root.
 require_apt() {
 	((${#APT_GET[@]} == 0)) || return 0
 	command -v apt-get >/dev/null || return 1
@@ -259,7 +259,7 @@ require_apt() {
 	fi
 	APT_GET=("${AS_ROOT[@]}" env DEBIAN_FRONTEND=noninteractive LC_ALL=C apt-get -q)
 	say "reading the package lists"
-	"${APT_GET[@]}" -q update || say "apt-get update failed; trying with the lists that are there"
+	"${APT_GET[@]}" -q update || say "apt-get update failed; trying with the existing lists"
 }
 APT_GET=()
 AS_ROOT=()
@@ -295,7 +295,7 @@ debian_major() {
 
 # Prints what apt-get would do.  Fails if it cannot install these packages.
 plan_of() {
-	# Not --assume-no: where apt-get has no question, it installs.
+	# Not --assume-no: if apt-get has no question, it would install.
 	LC_ALL=C apt-get -q install --print-uris --no-install-recommends "$@" 2>/dev/null </dev/null
 }
 
@@ -307,7 +307,7 @@ announce() {
 }
 
 # Installs packages that are not installed yet.  Leaves no server behind that starts at
-# boot.  A subshell, so that its traps undo what has to be undone, also after ^C.
+# boot.  Runs in a subshell, whose traps undo all temporary changes, also after ^C.
 apt_install() {
 	(
 		trap allow_clusters EXIT
@@ -318,7 +318,7 @@ apt_install() {
 	) && hash -r
 }
 
-# Has postgresql-common create no cluster.  Its createcluster.conf includes the directory of
+# Prevents postgresql-common from creating a cluster.  Its createcluster.conf includes the directory of
 # NO_CLUSTER_CONF; files of the user stay as they are.
 forbid_clusters() {
 	local directory=${NO_CLUSTER_CONF%/*} main=${NO_CLUSTER_CONF%/*/*}/createcluster.conf
@@ -342,7 +342,7 @@ allow_clusters() {
 	return 0
 }
 
-# Stops the services of new packages, and has them not start at boot.
+# Stops the services of new packages, and prevents them from starting at boot.
 disable_services() {
 	local service
 	for service in $SERVICES; do

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# Bare Debian roots, one for each release, and commands that run in them.  Scripts of root source this
-# file after test/env.sh.
+# Bare Debian roots, one for each release, and commands that run in them.  Scripts that need root source
+# this file after test/env.sh.
 #
 #	require_roots       checks for root, debootstrap and the directory
 #	make_root SUITE     makes the root of a release, unless there is one

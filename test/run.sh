@@ -83,7 +83,7 @@ select_tests() {
 run_group() {
 	local status=0
 	# A shell starts background commands with SIGINT ignored, but tests need the default.
-	# Without as_server: for a function, $! would be a shell outside of the group.
+	# This does not call as_server: for a function, $! would be a shell outside of the group.
 	# shellcheck disable=SC2016
 	"${SERVER_USER_PREFIX[@]}" perl -e 'setpgrp; $SIG{$_} = "DEFAULT" for qw(INT QUIT); exec @ARGV or die $!' \
 		timeout --foreground -k 10 "$TIME_LIMIT" "$@" </dev/null &
@@ -184,8 +184,8 @@ add_report() {
 	selected=$((selected + 1))
 }
 
-# Crashes of background processes, leaks, and reports of a sanitizer or of TEST_WRAPPER fail no
-# test.  So they are searched for in the logs.
+# Crashes of background processes, leaks, and reports of a sanitizer or of TEST_WRAPPER do not fail
+# a test.  Therefore this function searches the logs for them.
 check_for_crashes() {
 	local file
 	add_report "server crashed" \
@@ -201,7 +201,7 @@ check_for_crashes() {
 	done
 }
 
-# ---- Reporting and leaving ----
+# ---- Reporting and cleaning up ----
 
 # Prints diffs and logs of the failures, and copies them to test-results/.
 report_failures() {
@@ -210,7 +210,7 @@ report_failures() {
 
 	rm -f "$SCRATCH"/results/*/expected
 	cp "$SCRATCH/server.log" "$SCRATCH/results/" 2>/dev/null
-	# Without the data directories of TAP tests, which are large.
+	# Leave out the data directories of TAP tests, which are large.
 	tar -C "$SCRATCH/results" --exclude='*_data' --exclude=portlock -cf - . |
 		{ mkdir -p "$RESULTS" && tar -C "$RESULTS" --no-same-owner -xf -; }
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs tests of ttl_docs with tools that find errors of memory and of arithmetic.  Any report fails the
+# Runs tests of ttl_docs with tools that find memory and arithmetic errors.  Any report fails the
 # run.  Sanitizers write their reports into the server's log, valgrind into files; test-results/ has
 # both.
 #
@@ -47,7 +47,7 @@ tests_in() {
 
 # Builds a library that initializes AddressSanitizer before anything else.  As a preloaded library,
 # AddressSanitizer would start last, after constructors of the server's libraries have allocated
-# memory.  Then it waits for itself forever.
+# memory, and would then wait for itself forever.
 build_first() {
 	echo 'void __asan_init(void); __attribute__((constructor)) static void first(void) { __asan_init(); }' |
 		gcc -shared -fPIC -Wl,-z,initfirst -x c -o "$HELPERS/first.so" -
@@ -66,8 +66,8 @@ with_sanitizers() {
 	# the statement.  PostgreSQL is built with -fwrapv, which defines signed overflow.  Our arithmetic
 	# on times must not rely on it, so -fno-wrapv is set.
 	export TEST_COPT="-fsanitize=address,undefined -fno-sanitize-recover=all -fno-wrapv -O1"
-	# Without detect_leaks: memory of memory contexts is no leak.  Without
-	# detect_stack_use_after_return: it moves variables off the stack, which check_stack_depth()
+	# detect_leaks is off: memory in memory contexts is not a leak.
+	# detect_stack_use_after_return is off: it moves variables off the stack, which check_stack_depth()
 	# measures.
 	# shellcheck disable=SC2016
 	export TEST_WRAPPER='env LD_PRELOAD='"$libraries"' \

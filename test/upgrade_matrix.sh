@@ -38,7 +38,7 @@ copy_root() {
 		tar -C "$ROOTS/$suite.new" -xf - && mv "$ROOTS/$suite.new" "$ROOTS/$suite"
 }
 
-# Installs the PostgreSQL of the older release beside the one of the root's release.
+# Installs the PostgreSQL of the older release in addition to that of the root's release.
 add_old_postgres() {
 	local suite=$1
 	say "deb $(mirror) $OLD_SUITE main" >"$ROOTS/$suite/etc/apt/sources.list.d/$OLD_SUITE.list"

@@ -55,7 +55,7 @@ def wal_of(server, remove):
 
 
 def twice(server, make, remove):
-    """Runs the removal beside a load, then again without load to measure its WAL."""
+    """Runs the removal under load, then again without load to measure its WAL."""
     make()
     result = beside_load(server, remove)
     make()

@@ -1,9 +1,9 @@
 """Instructions of the server for a statement, counted by callgrind.
 
 Other work on the machine does not change the count, so it shows differences that are too small for times.
-A count is no time: a cache miss costs more than an instruction.  Each figure comes from two sessions, one
-of which runs the statement twice as often: their difference is without the start of the session and
-without the first plan.  A table shows the functions of ttl_docs with most instructions, including the
+A count is not a time: a cache miss costs more than an instruction.  Each figure comes from two sessions, one
+of which runs the statement twice as often: their difference excludes the start of the session and
+the first plan.  A table shows the functions of ttl_docs with most instructions, including the
 functions that they call.
 """
 

@@ -1,4 +1,4 @@
-"""Queries on tables that are no collections, compared with a server without the library.
+"""Queries on tables that are not collections, compared with a server without the library.
 
 Two servers take turns.  Each query is planned each time, so planning counts, too.
 """

@@ -1,4 +1,4 @@
-"""A load beside the purge of a backlog: its throughput when it saturates the server, its latency at a fixed rate.
+"""A load during the purge of a backlog: its throughput when it saturates the server, its latency at a fixed rate.
 
 pgbench runs all the time.  The purge is on in every second window of some seconds, so both sides are parts
 of one run.  A plot shows another run second by second, in which a purge begins and ends.

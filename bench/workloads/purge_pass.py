@@ -19,7 +19,7 @@ def measure(bench):
 
 
 def pass_over(server, live, expired):
-    """Purges so many expired documents beside live ones.  Returns the pages that were read."""
+    """Purges this number of expired documents in a table with live ones.  Returns the number of pages read."""
     drop_all(server)
     make_docs(server, live)
     add_docs(server, live + 1, live + expired, age=LONG_AGO)

@@ -9,7 +9,7 @@
  * rival.index_only		on: adds core's index paths after the hooks of other libraries
  *						have run, and removes all other paths, as pg_hint_plan can.
  * rival.custom_scan	"over": puts a custom scan above the ordinary one, like
- *						TimescaleDB's SkipScan.  "alone": has a custom scan that
+ *						TimescaleDB's SkipScan.  "alone": uses a custom scan that
  *						would read the table itself.
  *
  *-------------------------------------------------------------------------

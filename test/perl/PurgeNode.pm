@@ -14,7 +14,7 @@ our @EXPORT = qw(start_node use_node sql on_disk until_is until_on_disk until_st
 
 my $node;
 
-# Starts the server with more settings and arguments for init(), and returns it.  The purge
+# Starts the server with additional settings and arguments for init(), and returns it.  The purge
 # is off; once a test turns it on, workers visit often.
 sub start_node
 {
@@ -30,7 +30,7 @@ $settings}, %init));
 	return $node;
 }
 
-# Has the functions below use this server.
+# Sets the server that the functions below use.
 sub use_node
 {
 	($node) = @_;
@@ -44,7 +44,7 @@ sub sql
 	return $node->safe_psql('postgres', $query);
 }
 
-# Waits until a query returns what is expected.  Counts as a test.
+# Waits until a query returns the expected result.  Counts as a test.
 sub until_is
 {
 	my ($query, $expected, $name) = @_;
@@ -58,14 +58,14 @@ sub query_on_disk
 	return "SELECT on_disk('$collection', \$\$" . ($condition // '') . '$$)';
 }
 
-# How many documents a collection has on disk, with the expired ones.  There may be a
-# condition: 'WHERE ...'.
+# Returns the number of documents of a collection on disk, including the expired ones.  An
+# optional condition has the form 'WHERE ...'.
 sub on_disk
 {
 	return sql(query_on_disk(@_));
 }
 
-# Waits until a collection has so many documents on disk.  Counts as a test.
+# Waits until a collection has this number of documents on disk.  Counts as a test.
 sub until_on_disk
 {
 	my ($collection, $count, $name, $condition) = @_;
@@ -89,7 +89,7 @@ sub configure
 	return;
 }
 
-# Waits until there is no worker.  Counts as a test.
+# Waits until no worker is running.  Counts as a test.
 sub no_worker_left
 {
 	my ($name) = @_;

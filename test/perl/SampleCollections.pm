@@ -1,7 +1,7 @@
-# Collections of every kind, and what has to be the same in every copy of them.
+# Collections of every kind, and functions that compare copies of them.
 #
-# make_sample() makes a database with the collections.  picture() reads all that a backup, a
-# standby or an upgrade has to keep: the live documents, now and at later instants; the rows on
+# make_sample() creates a database with the collections.  picture() reads everything that a backup, a
+# standby or an upgrade must keep: the live documents, now and at later instants; the rows on
 # disk, with their stamps; the settings, with the floors.  pictures_agree() compares two pictures.
 # behaves() uses a copy as its users would.
 #
@@ -29,14 +29,15 @@ my @tables = (@collections, 'notes');
 my @instants = ('0', '20min', '40min', '2h', '2d');
 
 # The purpose of each collection:
-# - sessions: every way to be expired, to expire later, and to stay;
+# - sessions: documents that are expired, expire later, or never expire, in every way;
 # - raised: documents that expired under a short DefaultTTL; a floor keeps them expired under a
 #   long one;
-# - turned_off: the same without a DefaultTTL, and a ttl that would be invalid;
-# - on_again: TTL was turned off and on again, so that only the ttl of a document counts;
+# - turned_off: the same after TTL was turned off, and a document with an invalid ttl;
+# - on_again: TTL was turned off and on again with a DefaultTTL of -1, so only the ttl of a
+#   document counts;
 # - archive: TTL was never on, and there is no purge index;
 # - parents, children, notes: an expired parent has live children; one child keeps the parent on
-#   disk, the purge of the parent deletes the other child;
+#   disk; the purge of the parent would delete the other child;
 # - parts, detached: a partitioned collection with a BRIN index, and a detached partition of it;
 # - "My Docs": a table of an application that was adopted and paused, with a unique key.
 my $sample = q{
@@ -108,7 +109,7 @@ sub make_sample
 	return;
 }
 
-# The live documents at first, and in two days.  A comparison of copies would not show a mistake
+# The documents that are live now, and in two days.  Comparing the copies would not show a mistake
 # that is in all of them.
 my %live = (
 	'0' => join("\n",
@@ -151,7 +152,7 @@ my $by_index = q{
 	RESET enable_seqscan;
 };
 
-# All that a copy has to keep of the database, read by one session: a hash of texts.
+# Returns everything that a copy of the database must keep, read by one session: a hash of texts.
 sub picture
 {
 	my ($node, $database) = @_;
@@ -179,7 +180,7 @@ sub picture
 	return \%picture;
 }
 
-# The rows on disk, as picture() has them.
+# Returns the rows on disk, in the same form as picture().
 sub rows_on_disk
 {
 	my ($node, $database) = @_;
@@ -202,8 +203,8 @@ sub states
 		q{SELECT string_agg(DISTINCT state, ',' ORDER BY state) FROM ttl_docs.stat_collections});
 }
 
-# Uses a copy as its users would: the collections are complete.  Then purges it: live documents
-# stay, and expired documents go, except the parent that a child keeps.
+# Uses a copy as its users would: the collections are complete.  Then purges it: this deletes the
+# expired documents, except the parent that a child keeps, and no live ones.
 sub behaves
 {
 	my ($node, $database, $how) = @_;

@@ -15,7 +15,7 @@ sub torture
 	return !!$ENV{PG_TEST_TORTURE};
 }
 
-# Returns a Python that has psycopg2.  If there is none, the test is skipped.
+# Returns a Python that has psycopg2.  Skips the test if none is found.
 sub python_or_skip
 {
 	# Debian's packages belong to /usr/bin/python3, which need not be the first on the PATH.
@@ -23,12 +23,12 @@ sub python_or_skip
 	{
 		return $python if system("$python -c 'import psycopg2' >/dev/null 2>&1") == 0;
 	}
-	plan skip_all => 'Python 3 with psycopg2 is not there (Debian: python3-psycopg2)';
+	plan skip_all => 'Python 3 with psycopg2 is not installed (Debian: python3-psycopg2)';
 	return;
 }
 
-# Runs a program, which connects to a server as superuser.  Its output becomes part of the output of
-# the test.  Returns whether it has succeeded.
+# Runs a program that connects to a server as superuser.  Its output becomes part of the test's output.
+# Returns whether it succeeded.
 sub run_on
 {
 	my ($node, @command) = @_;

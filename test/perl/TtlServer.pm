@@ -1,4 +1,4 @@
-# Servers with ttl_docs, and the questions that TAP tests ask them.
+# Servers with ttl_docs, and functions with which TAP tests query them.
 #
 # PurgeNode.pm has short forms for tests with one server and one database.
 package TtlServer;
@@ -19,7 +19,7 @@ our @EXPORT = qw(new_server start_server install_in reload_with has_extension
 
 # ---- Servers ----
 
-# Makes a server that loads ttl_docs, with more settings and with arguments for init().
+# Creates a server that loads ttl_docs, with additional settings and arguments for init().
 sub new_server
 {
 	my ($name, $settings, %init) = @_;
@@ -37,7 +37,8 @@ sub start_server
 }
 
 # Creates the extension in a database, and the SQL function on_disk(), which counts the rows
-# of a table with the expired ones.  Tests poll it: poll_query_until() takes a single result.
+# of a table including the expired ones.  Tests poll this function, because poll_query_until() needs a
+# query with a single result.
 sub install_in
 {
 	my ($server, $database) = @_;
@@ -56,7 +57,7 @@ sub install_in
 	return;
 }
 
-# Adds settings to the configuration, and has the server read them.
+# Adds settings to the configuration, and reloads the server.
 sub reload_with
 {
 	my ($server, $settings) = @_;
@@ -73,7 +74,7 @@ sub has_extension
 		"SELECT count(*) FROM pg_available_extensions WHERE name = '$extension'");
 }
 
-# ---- Questions ----
+# ---- Queries ----
 
 # The messages of a command: its error, its warnings and its notices.
 sub error_of
@@ -83,25 +84,25 @@ sub error_of
 	return $stderr;
 }
 
-# Waits until a query returns what is expected.  Counts as a test.
+# Waits until a query returns the expected result.  Counts as a test.
 sub becomes
 {
 	my ($server, $database, $query, $expected, $name) = @_;
 	ok($server->poll_query_until($database, $query, $expected), $name) and return;
-	# the database may have no extension
+	# the database may not have the extension
 	my ($ret, $stdout) = $server->psql($database, 'SELECT * FROM ttl_docs.stat_collections');
 	diag($stdout);
 	return;
 }
 
-# How many documents a collection has on disk, with the expired ones.
+# Returns the number of documents of a collection on disk, including the expired ones.
 sub count_on_disk
 {
 	my ($server, $database, $collection) = @_;
 	return $server->safe_psql($database, "SELECT on_disk('$collection')");
 }
 
-# Waits until a collection has so many documents on disk.  Counts as a test.
+# Waits until a collection has this number of documents on disk.  Counts as a test.
 sub on_disk_becomes
 {
 	my ($server, $database, $collection, $count, $name) = @_;
@@ -109,7 +110,7 @@ sub on_disk_becomes
 	return;
 }
 
-# How often a pattern occurs in the log, from an offset on.
+# Returns how often a pattern occurs in the log after an offset.
 sub count_log
 {
 	my ($server, $pattern, $offset) = @_;
@@ -135,15 +136,15 @@ sub no_assertion_failed
 
 # ---- SQL ----
 
-# A query for what ttl_docs.stat_collections shows of a collection.
+# Returns a query for a column of ttl_docs.stat_collections.
 sub stat_of
 {
 	my ($column, $collection) = @_;
 	return "SELECT $column FROM ttl_docs.stat_collections WHERE collection = '$collection'::regclass";
 }
 
-# Statements that write documents that have expired: they were written two hours ago.  The
-# collection has a DefaultTTL of an hour or less.  The ids are new each time.
+# Returns statements that write expired documents, with a _ts of two hours ago.  The collection must
+# have a DefaultTTL of at most an hour.  The ids are new each time.
 sub expired
 {
 	my ($collection, $count) = @_;
@@ -155,7 +156,7 @@ sub expired
 	};
 }
 
-# A statement that writes documents that live for a day.
+# Returns a statement that writes documents that live for a day.
 sub live
 {
 	my ($collection, $count) = @_;
@@ -165,8 +166,8 @@ sub live
 	};
 }
 
-# Statements that make each DELETE of a document take some seconds, so that a test meets a
-# worker in the middle of a backlog: a trigger function, and the trigger.
+# These two return statements that make each DELETE of a document take some seconds, so that a worker
+# stays in the middle of a backlog: a trigger function, and the trigger.
 sub slow_function
 {
 	my ($seconds) = @_;
@@ -184,9 +185,9 @@ sub slow_trigger
 
 # ---- Workers ----
 
-# Has workers visit all collections of some databases.  To know when they have done so, it
-# waits until they have purged a new collection; twice, so that a visit that began earlier is
-# over.  Creates on_disk() in the databases.
+# Waits until workers have visited all collections of some databases: until they have purged a new
+# collection.  Does this twice, because a visit may have begun earlier.  Creates on_disk() in the
+# databases.
 sub let_workers_visit
 {
 	my ($server, @databases) = @_;
@@ -220,8 +221,8 @@ sub run_script_ok
 	return;
 }
 
-# Runs pg_upgrade from one server to another, both stopped.  Returns whether it has succeeded,
-# and its output.
+# Runs pg_upgrade from one server to another; both are stopped.  Returns whether it succeeded, and its
+# output.
 sub run_pg_upgrade
 {
 	my ($old, $new, @options) = @_;
@@ -259,7 +260,7 @@ sub is_running
 	return $load->{process}->pumpable;
 }
 
-# Stops pgbench, and returns what it has printed.
+# Stops pgbench, and returns its output.
 sub stop_pgbench
 {
 	my ($load) = @_;

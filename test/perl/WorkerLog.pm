@@ -1,4 +1,4 @@
-# What the log of a server says about its purge workers.  Needs log_min_messages = debug1.
+# Reads the log of a server for messages about its purge workers.  Needs log_min_messages = debug1.
 package WorkerLog;
 
 use strict;
@@ -12,14 +12,14 @@ our @EXPORT = qw($worker_start log_size worker_starts wait_until_idle);
 
 our $worker_start = qr/starting background worker process "ttl_docs purge worker"/;
 
-# The size of the log is an offset for later questions.
+# Returns the size of the log, as an offset for later searches.
 sub log_size
 {
 	my ($node) = @_;
 	return -s $node->logfile;
 }
 
-# How many workers have started since the log had that size.
+# Returns how many workers have started since the log had that size.
 sub worker_starts
 {
 	my ($node, $offset) = @_;

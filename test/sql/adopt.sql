@@ -1,7 +1,7 @@
 -- adopt() makes an existing table a collection; release() makes a collection a plain
 -- table again.  These tests cover every argument, the first _ts, _ttl and _slot of
--- existing documents, existing system columns, every refusal, and rollback. adopt()
--- rewrites the table at most once.  A refusal changes nothing.
+-- existing documents, existing system columns, every refusal, and rollback.  A refusal
+-- changes nothing.  The table is rewritten at most once.
 \set SHOW_CONTEXT never
 SET timezone = 'UTC';
 
@@ -200,8 +200,8 @@ SELECT ttl_docs.adopt('a', 6000);
 SELECT pieces('a');
 DROP TABLE a;
 
--- A restore without labels brings the trigger and the system columns only.  A write
--- then fails and says so, and adopt() repairs the table.
+-- A restore without labels creates only the trigger and the system columns.  Writes
+-- then fail with a hint, and adopt() makes the table a collection again.
 SELECT ttl_docs.create_collection('a', 6000);
 INSERT INTO a VALUES ('x', '{"ttl": 500}');
 CREATE TABLE b (LIKE a INCLUDING ALL);

@@ -24,7 +24,7 @@ CALL ttl_docs.purge('attached');
 RESET ttl_docs.clock_offset;
 SELECT count(*) FROM attached;
 
--- The rows of a plain table have no system columns yet. ATTACH computes them.
+-- The rows of a plain table have no system columns yet.  ATTACH computes them.
 CREATE TABLE attached_2 (id int, doc jsonb, _ts timestamptz NOT NULL DEFAULT clock_timestamp(),
                          _ttl int, _slot bigint);
 INSERT INTO attached_2 VALUES (2, '{"ttl": 500}');

@@ -74,8 +74,8 @@ SELECT create_distributed_table(distribution_column => 'id', table_name => 'part
 DO $$ DECLARE t regclass := 'plain'; BEGIN PERFORM create_distributed_table(t, 'id'); END $$;
 PREPARE convert AS SELECT create_distributed_table($1, 'id');
 EXECUTE convert ('plain');
--- These calls do reach Citus: another table, no table, a table that only the call
--- determines.
+-- These calls do reach Citus: they have another table, no table, or a table that is
+-- known only when the call runs.
 SELECT create_distributed_table('spread', 'id');
 SELECT create_distributed_table(NULL, 'id');
 SELECT create_distributed_table(collection, 'id') FROM ttl_docs.collections;
@@ -100,7 +100,8 @@ CREATE TRIGGER truncate_trigger AFTER TRUNCATE ON plain EXECUTE FUNCTION on_trun
 CREATE TABLE other (id int, doc jsonb);
 SELECT convert('other');
 
--- When Citus turns the table into a shard, it appends the shard's number to names.
+-- When Citus turns the table into a shard, it appends the shard's number to the names
+-- of its objects.
 BEGIN;
 ALTER TABLE plain RENAME TO plain_102008;
 ALTER TRIGGER zzz_ttl_docs ON plain_102008 RENAME TO zzz_ttl_docs_102008;

@@ -130,8 +130,8 @@ RESET ttl_docs.clock_offset;
 SELECT * FROM log;
 SELECT * FROM children;
 DROP TABLE children;
--- The earlier rows of the COPY are already in the table then, so the result is the same
--- as row by row.
+-- Before COPY deletes an expired document, it inserts all earlier rows, so the result is
+-- the same as row by row.
 CREATE TABLE tree (id text PRIMARY KEY, doc jsonb, parent text REFERENCES tree ON DELETE CASCADE);
 SELECT ttl_docs.adopt('tree', 100);
 INSERT INTO tree VALUES ('p', '{"ttl": 10}'), ('q', '{"ttl": 10}');
@@ -359,9 +359,8 @@ DROP FUNCTION calls, how, copy_many, refused, log(), change, tell_count, write_a
 DROP ROLE regress_ttl_copy;
 
 --
--- When AFTER triggers fire, COPY no longer pins a page of the table.  VACUUM and
--- pruning would have to wait for the pin.  Without pg_buffercache, the test cannot
--- detect a pin.
+-- When AFTER triggers fire, COPY no longer pins a page of the table, which would make
+-- VACUUM and pruning wait.  Without pg_buffercache, the test cannot detect a pin.
 --
 CREATE FUNCTION pinned_pages(rel regclass) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE

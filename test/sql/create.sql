@@ -107,7 +107,7 @@ SELECT ttl_docs.create_collection('pg_catalog.refused', 6000);
 \echo :SQLSTATE
 SELECT count(*) AS left_behind FROM pg_class WHERE relname IN ('refused', 'x', 'items') AND relnamespace <> 'app'::regnamespace;
 
--- After a rollback the collection does not exist, in the cache either.
+-- After a rollback, the collection does not exist, not even in the cache.
 BEGIN;
 SELECT ttl_docs.create_collection('rolled_back', 6000);
 INSERT INTO rolled_back VALUES ('a', '{}');

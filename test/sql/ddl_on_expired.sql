@@ -1,7 +1,7 @@
 -- DDL that checks existing rows also checks expired documents on disk; see "What sees
 -- expired documents" in README.  After a purge, the DDL succeeds.
 
--- CREATE TABLE ...  PARTITION OF and ATTACH PARTITION check the default partition.
+-- CREATE TABLE ... PARTITION OF and ATTACH PARTITION check the default partition.
 -- ATTACH PARTITION also checks the table that it attaches.
 CREATE TABLE parted (id int, doc jsonb) PARTITION BY LIST (id);
 CREATE TABLE parted_default PARTITION OF parted DEFAULT;

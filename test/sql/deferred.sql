@@ -113,8 +113,8 @@ DROP TABLE df_released;
 SET ttl_docs.clock_offset = 200;
 
 --
--- Triggers below the delete: a cascade, deferred triggers of the cascade, and
--- references to the rows that it deletes
+-- Triggers that the delete causes: a cascade, deferred triggers of the cascade, and
+-- checks of references to the rows that the cascade deletes
 --
 CREATE TABLE df_cascade (id int PRIMARY KEY, df text REFERENCES df ON DELETE CASCADE DEFERRABLE INITIALLY DEFERRED);
 CREATE TABLE df_grandchild (id int CONSTRAINT df_grandchild REFERENCES df_cascade DEFERRABLE INITIALLY DEFERRED);

@@ -131,7 +131,7 @@ SELECT id, _ts > now() + interval '800 s' AS touched, doc FROM d ORDER BY id;
 RESET ttl_docs.clock_offset;
 
 --
--- Documents
+-- documents(), with and without a filter
 --
 SELECT ttl_docs.create_document('d', '{"id": "c", "tags": ["x", "y"], "at": {"city": "Rome", "zip": 1}}') - '_ts' AS c;
 SELECT ttl_docs.create_document('d', '{"id": "e", "tags": ["x"], "at": {"city": "Oslo"}, "ttl": 100}') - '_ts' AS e;
@@ -141,7 +141,7 @@ SELECT r - '_ts' AS tag_x FROM ttl_docs.documents('d', '{"tags": ["x"]}') AS r O
 SELECT r - '_ts' AS in_rome FROM ttl_docs.documents('d', '{"at": {"city": "Rome"}}') AS r;
 SELECT r - '_ts' AS none FROM ttl_docs.documents('d', '{"at": {"city": "Rome"}, "tags": ["z"]}') AS r;
 SELECT count(*) FROM ttl_docs.documents(filter => '{}', collection => 'd');
--- A filter with an id, which need not be stored in the document
+-- A filter with an id also finds documents that do not store their id.
 UPDATE d SET doc = doc - 'id' WHERE id IN ('c', 'e');
 SELECT r - '_ts' AS e FROM ttl_docs.documents('d', '{"id": "e"}') AS r;
 SELECT r - '_ts' AS e FROM ttl_docs.documents('d', '{"id": "e", "tags": ["x"]}') AS r;
@@ -156,7 +156,7 @@ SELECT ttl_docs.documents('d', '{"_ts": 5}');
 \echo :SQLSTATE
 SELECT ttl_docs.documents('d', '["x"]');
 \echo :SQLSTATE
--- Everywhere that SQL allows a set-returning function
+-- documents() works everywhere that SQL allows a set-returning function.
 SELECT ttl_docs.documents('d', '{"id": "a"}') - '_ts' AS a;
 SELECT r - '_ts' AS r, o FROM ttl_docs.documents('d', '{"tags": ["y"]}') WITH ORDINALITY AS x(r, o);
 SELECT i, r - '_ts' AS r FROM unnest(ARRAY['a', 'none', 'e']) AS i, LATERAL ttl_docs.documents('d', jsonb_build_object('id', i)) AS r;

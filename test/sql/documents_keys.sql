@@ -97,8 +97,8 @@ RESET ROLE;
 DROP TABLE secret;
 DROP ROLE regress_ttl_nobody;
 
--- The check of a domain runs only if SELECT would run it.  The check cannot change the
--- key meanwhile: the id has already been converted to the type of the old key.
+-- The check of a domain runs for a write, but not for a read, as in SQL.  During a
+-- write, the check cannot change the primary key of the table.
 CREATE FUNCTION change_key(v int) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
     IF current_setting('test.change_key', true) = 'on' THEN

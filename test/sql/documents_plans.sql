@@ -330,7 +330,7 @@ BEGIN
 END $$;
 SELECT verbs('s1.p');
 SELECT kept_plans() AS as_before;
--- Errors in subtransactions leak no memory, apart from the first of them.
+-- Errors in subtransactions leak no memory, except for the first few.
 CREATE PROCEDURE fail(times int) LANGUAGE plpgsql AS $$
 BEGIN
     FOR i IN 1..times LOOP

@@ -18,8 +18,8 @@ BEGIN
 END $$;
 \set VERBOSITY terse
 
--- An empty table, a table in which nothing expires soon, and one with a document that
--- does
+-- An empty table, a table in which nothing expires soon, and a table with a document
+-- that expires soon
 SELECT ttl_docs.create_collection('lazy', 1000, indexing => 'lazy');
 SELECT put('lazy', 'a');
 SELECT put('lazy', 'b', '{"ttl": 100}');

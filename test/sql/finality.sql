@@ -187,7 +187,7 @@ SELECT ttl_docs.set_default_ttl('finality', 7200);
 RESET ttl_docs.clock_offset;
 INSERT INTO finality (id, doc) VALUES ('inherits', '{}'), ('long', '{"ttl": 86400}'), ('never', '{"ttl": -1}'), ('short', '{"ttl": 60}');
 SELECT string_agg(id, ' ' ORDER BY id) AS written FROM finality;
--- Its _ts is ahead of the clock only where necessary.
+-- Only documents that would be expired otherwise get a _ts ahead of the clock.
 SELECT id, _ts <= clock_timestamp() AS is_the_clock FROM finality ORDER BY id;
 UPDATE finality SET doc = doc || '{"a": 1}' WHERE id <> 'never';
 UPDATE finality SET doc = doc - 'ttl' WHERE id = 'long';

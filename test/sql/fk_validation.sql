@@ -17,7 +17,7 @@ ALTER TABLE children DROP CONSTRAINT fk;
 ALTER TABLE children ADD CONSTRAINT fk FOREIGN KEY (parent) REFERENCES parents NOT VALID;
 ALTER TABLE children VALIDATE CONSTRAINT fk;
 ALTER TABLE children DROP CONSTRAINT fk;
--- ALTER CONSTRAINT ...  ENFORCED, from PostgreSQL 18
+-- ALTER CONSTRAINT ... ENFORCED, from PostgreSQL 18
 DO $$
 BEGIN
     IF current_setting('server_version_num')::int >= 180000 THEN

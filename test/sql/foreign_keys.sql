@@ -283,7 +283,7 @@ ALTER TABLE child VALIDATE CONSTRAINT f;
 \echo :SQLSTATE
 INSERT INTO child VALUES (3, 1, '{}');
 \echo :SQLSTATE
--- A missing parent is no error if the child has expired.
+-- A missing parent is not an error if the child has expired.
 SET ttl_docs.clock_offset = 150;
 ALTER TABLE child VALIDATE CONSTRAINT f;
 ALTER TABLE child DROP CONSTRAINT f;

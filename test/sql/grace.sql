@@ -1,7 +1,7 @@
 --
 -- A change of settings that makes live documents expire reports how many.  It also
 -- holds the purge of the collection for ttl_docs.purge_grace, so that the owner can
--- copy the documents out. test/t/027_purge_grace.pl tests the workers and the end of
+-- copy the documents out.  test/t/027_purge_grace.pl tests the workers and the end of
 -- the hold.
 --
 \set SHOW_CONTEXT never

@@ -366,7 +366,7 @@ SECURITY LABEL FOR ttl_docs ON TABLE plain IS 'not json';
 \echo :SQLSTATE
 SECURITY LABEL FOR ttl_docs ON TABLE plain IS '[]';
 \echo :SQLSTATE
--- A user does not know ttl_docs, but it is the only label provider.
+-- A user names no label provider: the label goes to ttl_docs, the only provider.
 SECURITY LABEL ON TABLE plain IS 'classified';
 \echo :SQLSTATE
 \set VERBOSITY terse

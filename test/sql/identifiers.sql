@@ -32,7 +32,7 @@ EXCEPTION WHEN invalid_parameter_value THEN
     RETURN array_to_string(seen, ', ') || ': ' || sqlerrm;
 END $$;
 
--- The exception in life() rolls everything back. dies() adopts the table again without
+-- The exception in life() rolls everything back.  dies() adopts the table again without
 -- an exception, and lets a document expire.
 CREATE FUNCTION dies(t regclass, doc_column name DEFAULT NULL, last_modified name DEFAULT NULL)
 RETURNS text LANGUAGE plpgsql AS $$

@@ -1,6 +1,6 @@
 -- The purge index: its three modes and every change between them, and errors while a
--- DefaultTTL is set.  A change of the DefaultTTL leaves the index alone, the index does
--- not cost HOT updates, and no mode changes a result.
+-- DefaultTTL is set.  A change of the DefaultTTL does not change the index, the index
+-- does not prevent HOT updates, and no mode changes a result.
 \set SHOW_CONTEXT never
 
 CREATE FUNCTION purge_index(t regclass) RETURNS text LANGUAGE sql AS $$

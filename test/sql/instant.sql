@@ -1,7 +1,7 @@
 --
 -- One instant applies to a whole query and belongs to its snapshot.
 --
--- The collection has one document that lives for an hour. travel() moves the clock two
+-- The collection has one document that lives for an hour.  travel() moves the clock two
 -- hours ahead during a test.  A scan with an earlier instant still sees the document; a
 -- scan with a later instant does not.
 --
@@ -206,7 +206,7 @@ FETCH 1 FROM halfway;
 SELECT count(*) FROM instant_docs;
 COMMIT;
 RESET ttl_docs.clock_offset;
--- A cursor WITH HOLD keeps it also across the COMMIT that stores its result.
+-- A cursor WITH HOLD keeps its instant across the COMMIT that stores its result.
 BEGIN;
 DECLARE held CURSOR WITH HOLD FOR SELECT id FROM instant_docs ORDER BY id;
 SET ttl_docs.clock_offset = '2 h';

@@ -178,7 +178,7 @@ DROP TABLE k;
 RESET ttl_docs.clock_offset;
 
 --
--- Kinds of constraint. n identifies a row.  Each test inserts its first rows at offset
+-- Kinds of constraint.  n identifies a row.  Each test inserts its first rows at offset
 -- 0, and the others after the rows with a ttl have expired.
 --
 -- Several columns and several constraints: one new row frees all conflicting keys.

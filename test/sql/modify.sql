@@ -181,7 +181,7 @@ RESET ttl_docs.clock_offset;
 SELECT array_agg(id ORDER BY id) FROM kept;
 
 --
--- Views, INSERT ...  SELECT and TRUNCATE
+-- Views, INSERT ... SELECT and TRUNCATE
 --
 SELECT fill();
 CREATE VIEW docs_view AS SELECT id, doc, n FROM docs WHERE n = 0 WITH CHECK OPTION;

@@ -1,5 +1,5 @@
 -- The owner of a table lacks USAGE on its schema.  A superuser can still change the
--- collection.  Rows, policies and constraints still apply as for the owner.
+-- collection, even if it has rows, policies, constraints and partitions.
 \set SHOW_CONTEXT never
 CREATE ROLE regress_ttl_owner;
 CREATE SCHEMA hidden;
@@ -66,8 +66,8 @@ SELECT id FROM hidden.plain UNION ALL SELECT id FROM hidden.stamped UNION ALL SE
 RESET ttl_docs.clock_offset;
 SELECT ttl_docs.release(c) FROM unnest(ARRAY['hidden.plain', 'hidden.stamped', 'hidden.parted']::regclass[]) AS c;
 
--- PostgreSQL evaluates constant expressions of the CHECK constraint meanwhile, as the
--- owner.
+-- During adopt(), PostgreSQL evaluates constant expressions of the CHECK constraint as
+-- the owner.
 CREATE FUNCTION hidden.who() RETURNS timestamptz IMMUTABLE LANGUAGE plpgsql AS $$
 BEGIN
     RAISE NOTICE 'as %', current_user;

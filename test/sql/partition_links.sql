@@ -1,6 +1,6 @@
 --
 -- A partition stays consistent at every moment of ATTACH and DETACH, whoever runs the
--- command.  Nobody's code runs as another user.
+-- command.  No user's code runs as another user.
 --
 CREATE ROLE regress_ttl_docs_parent;
 CREATE ROLE regress_ttl_docs_child;

@@ -1,5 +1,5 @@
 -- CALL ttl_docs.purge() deletes expired documents from disk, and nothing else: those of
--- one collection, or of all collections that the caller owns. ttl_docs.show_expired
+-- one collection, or of all collections that the caller owns.  ttl_docs.show_expired
 -- shows the documents on disk.
 \set SHOW_CONTEXT never
 SELECT ttl_docs.create_collection('pb', 1000);

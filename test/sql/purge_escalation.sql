@@ -1,8 +1,8 @@
 -- A user who may create a trigger on a table, or a child of it, must not become its
 -- owner through a purge.  Each of these attempts would run the attacker's code as
--- another user, and is blocked.  The attempts include code that a list of functions
--- does not show: built-in functions that run SQL, domains, casts, rules, and rows that
--- move between partitions.
+-- another user, and is blocked.  Some attempts call no function of the attacker
+-- directly: they use built-in functions that run SQL, domains, casts, rules, and rows
+-- that move between partitions.
 \set SHOW_CONTEXT never
 \set VERBOSITY terse
 CREATE ROLE regress_ttl_esc_attacker;

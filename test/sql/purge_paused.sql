@@ -1,5 +1,5 @@
 -- Holds: the purge skips the collection, whose expired documents stay on disk and
--- invisible.  The view shows the reason and what to do. test/t tests a clock jump, a
+-- invisible.  The view shows the reason and what to do.  test/t tests a clock jump, a
 -- subscription, and the purge workers.
 \set SHOW_CONTEXT never
 SELECT ttl_docs.create_collection('ph', 1000);
@@ -105,7 +105,7 @@ SELECT (SELECT count(*) FROM ph_table) AS "table", (SELECT count(*) FROM ph_data
 SELECT ttl_docs.set_default_ttl('ph_table', 2000);
 INSERT INTO ph_table VALUES ('old', '{"ttl": 1000}');
 SELECT collection, hold FROM ph_paused WHERE hold IS NOT NULL ORDER BY collection::text;
--- The view shows the pause first. resume_purge() ends both holds.
+-- The view shows the pause first.  resume_purge() ends both holds.
 SELECT ttl_docs.pause_purge('ph_table');
 SELECT hold FROM ph_paused WHERE collection = 'ph_table'::regclass;
 SELECT ttl_docs.resume_purge('ph_table');
@@ -125,7 +125,8 @@ VACUUM FULL ph_schema.ph_renamed;
 RESET client_min_messages;
 SELECT holds FROM ttl_docs.collections WHERE collection = 'ph_schema.ph_renamed'::regclass;
 
--- The purge is turned off on this server.  A worker must notice this first.
+-- The purge is turned off on this server.  The view shows this after a worker has
+-- noticed it.
 DO $$
 BEGIN
     FOR i IN 1 .. 600 LOOP

@@ -169,7 +169,7 @@ CREATE CONSTRAINT TRIGGER deferred AFTER DELETE ON pr.c DEFERRABLE INITIALLY DEF
 CALL ttl_docs.purge('pr.c');
 SELECT line FROM pr_log ORDER BY n;
 DROP TRIGGER deferred ON pr.c;
--- A trigger cannot defer work with a partition either, which is unknown when the query
+-- Nor can a trigger defer work through a partition that is not known when its query
 -- starts.
 CREATE TABLE pr.parted (id int) PARTITION BY LIST (id);
 CREATE TABLE pr.parted_all PARTITION OF pr.parted DEFAULT;

@@ -3,8 +3,8 @@
 -- CTEs, set operations, aggregates, views, materialized views, functions in SQL and
 -- PL/pgSQL, inlined or not.
 --
--- Two collections have documents 1 to 10.  The even ones of docs are live, and those of
--- more that are divisible by 3.  Every second expired document has its own ttl.
+-- Two collections have documents 1 to 10.  In docs, the even ones are live; in more,
+-- those divisible by 3.  Every second expired document has its own ttl.
 --
 CREATE SCHEMA queries;
 SET search_path = queries;
@@ -188,8 +188,8 @@ SELECT array_agg(n) FROM (SELECT docs_atomic(5) AS n) AS s;
 DO $$ BEGIN RAISE NOTICE '% live', (SELECT count(*) FROM queries.docs); END $$;
 
 --
--- The remaining plan nodes.  A node that the plan walker does not know would be an
--- error.
+-- The remaining plan nodes.  The plan walker would raise an error for a node that it
+-- does not know.
 --
 CREATE FUNCTION node(type text, query text, VARIADIC without text[] DEFAULT '{}') RETURNS text LANGUAGE plpgsql AS $$
 DECLARE

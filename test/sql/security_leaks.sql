@@ -72,7 +72,7 @@ INSERT INTO sec_reader.child VALUES ('2');
 DELETE FROM sec_reader.parent;
 SELECT count(*) FROM sec_reader.child;
 RESET ROLE;
--- The purpose is still served: expired children are deleted with their parent.
+-- Foreign key actions still work: expired children are deleted with their parent.
 SET ROLE regress_ttl_sec_owner;
 CREATE TABLE sec.parent (id int PRIMARY KEY);
 CREATE TABLE sec.children (id text PRIMARY KEY, doc jsonb, parent int REFERENCES sec.parent ON DELETE CASCADE) PARTITION BY HASH (id);

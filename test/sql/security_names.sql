@@ -22,7 +22,7 @@ BEGIN
     RETURN true;
 END $$;
 -- All operators and functions whose names occur in statements of ttl_docs, for the
--- types that those use
+-- types in these statements
 DO $$
 DECLARE
     name text;

@@ -28,7 +28,7 @@ SET ttl_docs.purge_max_rate = 1;
 SET ttl_docs.purge_workers = 1;
 SET ttl_docs.purge_naptime = 100;
 SET ttl_docs.purge_batch_size = 1;
--- A similar name does not help either.
+-- A user cannot set other names with this prefix either.
 SET ttl_docs.anything = 1;
 SET "ttl_docs.show_expired " = on;
 ALTER ROLE regress_ttl_sec_user SET ttl_docs.anything = 1;

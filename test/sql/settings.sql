@@ -44,7 +44,7 @@ RESET ROLE;
 REVOKE SET ON PARAMETER ttl_docs.clock_offset FROM regress_ttl_docs_owner;
 
 --
--- show_expired affects reads by SELECT, COPY TO and INSERT ...  SELECT
+-- show_expired affects reads by SELECT, COPY TO and INSERT ... SELECT
 --
 SET ttl_docs.show_expired = on;
 SELECT string_agg(id, ' ' ORDER BY id) AS superuser FROM docs;

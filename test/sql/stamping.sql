@@ -149,9 +149,9 @@ SELECT :stamp FROM s WHERE id LIKE 'replicated%' OR id LIKE '%infinite' OR id = 
 SET ttl_docs.clock_offset = 70;
 SELECT count(*) FROM s WHERE id = 'replicated';
 RESET ttl_docs.clock_offset;
--- An UPDATE does not change _ts.  In a user's session, the row keeps _ts.  From a
--- replication origin, the publisher does not send _ts, so the UPDATE renews the
--- document.
+-- An UPDATE that brings no new _ts.  In a user's session, the row keeps its _ts.  From
+-- a replication origin, the UPDATE renews the document, because this publisher does not
+-- send _ts.
 SET session_replication_role = replica;
 INSERT INTO s VALUES ('touched', '{}', now() - interval '50 s', NULL, NULL), ('changed', '{"ttl": 100}', now() - interval '50 s', 100, NULL);
 SELECT clock_timestamp() AS since \gset

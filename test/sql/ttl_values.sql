@@ -59,7 +59,7 @@ INSERT INTO ttl_candidates (ttl) VALUES
 SELECT CASE WHEN length(ttl::text) > 40 THEN left(ttl::text, 37) || '...' ELSE ttl::text END AS ttl,
        attempt('INSERT INTO ttl_values (doc) VALUES (jsonb_build_object(''ttl'', $1))', ttl) AS "insert"
   FROM ttl_candidates ORDER BY no;
--- psql would not show half a character.
+-- The message is truncated between characters; psql would not show half a character.
 SELECT attempt('INSERT INTO ttl_values (doc) VALUES (jsonb_build_object(''ttl'', $1))', ttl) LIKE '%xxxx...' AS cut_between_characters
   FROM ttl_candidates WHERE ttl::text LIKE '%' || chr(223) || '%';
 -- On a slow machine, a document with a ttl of one second may have expired already.

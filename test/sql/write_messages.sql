@@ -123,7 +123,8 @@ COPY off2 (id, doc) FROM stdin;
 3	{"ttl": 5}
 \.
 INSERT INTO off2 VALUES ('more', '{"ttl": 5}');
--- A new session, and a write that does not change the document
+-- A new session gets the NOTICE again, even for a write that does not change the
+-- document.
 \c -
 UPDATE "Off" SET _ts = DEFAULT WHERE id = 'more';
 SELECT ttl_docs.touch_document('"Off"', 'more');
@@ -132,7 +133,7 @@ SELECT ttl_docs.upsert_document('"Off"', '{"id": "more", "ttl": 7}') - '_ts' AS 
 -- Follow the hint.
 SELECT ttl_docs.set_default_ttl('public."Off"', -1);
 INSERT INTO "Off" VALUES ('on', '{"ttl": 5}');
--- A partitioned collection gets one NOTICE, and a session gets eight.
+-- A partitioned collection gets one NOTICE, and a session gets at most eight.
 CREATE TABLE parted (id int, doc jsonb) PARTITION BY HASH (id);
 CREATE TABLE parted1 PARTITION OF parted FOR VALUES WITH (MODULUS 2, REMAINDER 0);
 CREATE TABLE parted2 PARTITION OF parted FOR VALUES WITH (MODULUS 2, REMAINDER 1);

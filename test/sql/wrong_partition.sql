@@ -62,7 +62,7 @@ SELECT n, docs FROM answers ORDER BY n;
 SELECT n, plain, docs FROM answers
 	WHERE replace(plain, 'plain', 'docs') <> regexp_replace(docs, ', \.\.\.$', ').') ORDER BY n;
 
--- Neither a NULL _ts nor an invalid ttl matters.
+-- The error is the same if the row also has a NULL _ts and an invalid ttl.
 SELECT says('INSERT INTO docs_1 (id, doc, _ts) VALUES (150, ''{"ttl": 0}'', NULL)');
 -- The same in replica role
 SET session_replication_role = replica;
@@ -76,7 +76,7 @@ SET ROLE wrong_partition_writer;
 INSERT INTO wrong_partition.docs_1 (id, doc) VALUES (150, '{"secret": 1}');
 RESET ROLE;
 
--- If a trigger does move the row, the error says so.
+-- If a user's trigger moves the row to another partition, the error says so.
 CREATE FUNCTION move() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN NEW.id := 150; RETURN NEW; END $$;
 CREATE TRIGGER move BEFORE INSERT ON docs FOR EACH ROW EXECUTE FUNCTION move();
 SELECT says('INSERT INTO docs_1 VALUES (50, ''{}'')');

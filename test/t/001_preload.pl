@@ -1,5 +1,5 @@
-# A server that does not preload the library must refuse to work with collections: its sessions would
-# show expired documents.
+# A server that does not preload the library refuses to work with collections.  Otherwise its sessions
+# would show expired documents.
 
 use strict;
 use warnings;
@@ -21,7 +21,7 @@ my ($ret, $stdout, $stderr) =
 isnt($ret, 0, 'CREATE EXTENSION fails if the library is not preloaded');
 like($stderr, qr/must be loaded via "shared_preload_libraries"/, 'the error gives the reason');
 like($stderr, $hint, 'the hint has the line to add');
-like($stderr, qr/'citus, ttl_docs'/, 'the hint has the order with Citus, which has to be first');
+like($stderr, qr/'citus, ttl_docs'/, 'the hint shows the order with Citus, which must come first');
 is( $node->safe_psql(
 		'postgres', "SELECT count(*) FROM pg_namespace WHERE nspname = 'ttl_docs'"),
 	'0',
@@ -36,8 +36,8 @@ $node->safe_psql(
 	INSERT INTO sessions (id, doc) VALUES ('a', '{}');
 });
 
-# A dump is restored on a server without the library: its collections become plain tables, and
-# expired documents are visible.  The hint warns of this.
+# A dump is restored on a server without the library.  The collections become plain tables, so
+# expired documents are visible.  The hint warns about this.
 $node->safe_psql(
 	'postgres', q{
 	SET ttl_docs.clock_offset = -100;
@@ -53,7 +53,7 @@ $other->command_fails_like(
 	qr/HINT: .*'ttl_docs'.* Do this before you restore a dump: .* becomes a plain table, and its expired documents are visible\./,
 	'a restore without the library warns of expired documents');
 is($other->safe_psql('postgres', 'SELECT id FROM sessions ORDER BY id'),
-	"a\nexpired", 'expired documents are visible after such a restore');
+	"a\nexpired", 'after a restore without the library, expired documents are visible');
 $other->stop;
 $node->safe_psql('postgres', q{CALL ttl_docs.purge()});
 
@@ -83,8 +83,8 @@ for my $call (
 	like(error_of($node, 'postgres', $call), $hint, "refused, with the line to add: $call");
 }
 
-# The view of collections and LOAD work, and report that the library is not loaded.  Settings in the
-# configuration do not count as a sign of the library.
+# The view of collections and LOAD work, and report that the library is not loaded, even if the
+# configuration has settings of ttl_docs.
 reload_with($node, 'ttl_docs.purge = on');
 my $collections = q{SELECT collection, mode, hint FROM ttl_docs.collections};
 my $not_loaded = qr/^sessions\|on\|The library is not loaded, so expired documents are visible.*shared_preload_libraries/;
@@ -95,16 +95,16 @@ like($node->safe_psql('postgres', "SET ROLE reader; $collections"), $not_loaded,
 like($stderr, qr/WARNING:  ttl_docs has no effect.*HINT:  Add ttl_docs to shared_preload_libraries/s, 'LOAD warns that ttl_docs has no effect');
 like($stdout, $not_loaded, 'the view has the hint after LOAD, too');
 
-# With the library back, everything is there.
+# With the library preloaded again, everything works.
 $node->append_conf('postgresql.conf', "shared_preload_libraries = 'ttl_docs'");
 $node->restart;
 is($node->safe_psql('postgres', 'SELECT id FROM sessions'),
 	'a', 'the collection works again');
-is($node->safe_psql('postgres', $collections), 'sessions|on|', 'the view has no hint then');
-is($node->safe_psql('postgres', "SET ROLE reader; $collections"), 'sessions|on|', 'ordinary users see no hint then');
+is($node->safe_psql('postgres', $collections), 'sessions|on|', 'with the library, the view has no hint');
+is($node->safe_psql('postgres', "SET ROLE reader; $collections"), 'sessions|on|', 'with the library, ordinary users see no hint');
 
-# Another library has a hook for utility commands.  It sees a COPY in either order of libraries.  But
-# COPY handles many rows at a time only if ttl_docs comes before the other library.
+# Another library has a hook for utility commands.  The hook sees a COPY in either order of the
+# libraries, but COPY inserts many rows at a time only if ttl_docs comes before the other library.
 if (has_extension($node, 'pg_stat_statements'))
 {
 	for my $order ([ 'ttl_docs, pg_stat_statements', 'no' ], [ 'pg_stat_statements, ttl_docs', 'every' ])

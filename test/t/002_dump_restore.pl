@@ -1,8 +1,8 @@
-# Backups are complete: they have the expired documents, which stay expired after a restore.
+# Backups are complete: they contain the expired documents, which stay expired after a restore.
 #
-# pg_dump reads under row_security = off, so it sees every row on disk.  The dump has the label of the
-# table, with its floors, and the stamps of the rows.  The stamps are kept even if a restore fires
-# the trigger (data only).
+# pg_dump reads under row_security = off, so it sees every row on disk.  The dump contains the label of
+# the table with its floors, and the stamps of the rows.  A data-only restore fires the trigger, but
+# still keeps the stamps.
 
 use strict;
 use warnings;
@@ -16,7 +16,7 @@ use TtlServer;
 my $node = start_server('main', '');
 my $dir = PostgreSQL::Test::Utils::tempdir();
 
-# The database "source", an hour ago:
+# The database "source".  Its expired documents were written an hour ago:
 # - sessions: 'old' has expired by the DefaultTTL, 'short' by its own ttl, 'new' is live;
 # - raised: 'dead' expired before the DefaultTTL was raised;
 # - parents, children: a live child of an expired parent, and an expired child whose parent was
@@ -167,7 +167,7 @@ for my $option ([], ['--no-security-labels'])
 	run_script_ok($node, "$dir/$database.sql", $database, "$database: restore succeeds");
 }
 is($node->safe_psql('single', 'SELECT id FROM sessions'),
-	'new', 'one table: it is a collection');
+	'new', 'a dump of one table: the restored table is a collection');
 
 # Without the label, the trigger refuses writes.
 my $error = error_of($node, 'unlabelled',

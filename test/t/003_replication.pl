@@ -1,5 +1,5 @@
-# A standby hides expired documents by itself, and follows changes of the settings at once.  A
-# subscriber gets the stamps of its publisher.  Nothing is purged in this test.
+# A standby hides expired documents, and follows changes of the settings at once.  A subscriber gets
+# the stamps of its publisher.  Nothing is purged in this test.
 
 use strict;
 use warnings;

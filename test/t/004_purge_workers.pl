@@ -1,5 +1,5 @@
-# The launcher and its workers in one database.  They start by themselves, come back after
-# something ends them, sleep when there is nothing to do, and follow the settings.
+# The launcher and its workers in one database.  They start by themselves, start again after they
+# were ended, sleep when there is nothing to do, and follow the settings.
 #
 # No test waits for a document to expire: expired documents are written with a clock that is
 # hours behind.  A trigger that takes some milliseconds for each document keeps a worker in
@@ -71,7 +71,7 @@ sub start_slow_backlog
 	return;
 }
 
-# Lets the worker hurry until only the live documents are left.
+# Removes the delay, and waits until only the live documents are left.
 sub end_slow_backlog
 {
 	my ($collection) = @_;
@@ -84,7 +84,7 @@ sub end_slow_backlog
 }
 
 #
-# From the first start, without configuration and without a restart
+# The purge works from the first start, without configuration and without a restart
 #
 
 until_exists($launcher, 'the launcher starts with the server');
@@ -124,7 +124,7 @@ sql(q{INSERT INTO docs (id, doc) VALUES ('soon', '{"ttl": 1}')});
 until_on_disk('docs', 100, 'a document that expires earlier wakes the launcher');
 ok(wait_until_idle($node), 'the launcher goes to sleep again');
 
-# One transaction writes an expired document and creates a collection: the launcher learns of both.
+# One transaction writes an expired document and creates a collection: the launcher notices both.
 sql(q{
 	SET ttl_docs.clock_offset = '-1h';
 	BEGIN;
@@ -132,7 +132,7 @@ sql(q{
 	SELECT ttl_docs.create_collection('another', 60);
 	COMMIT;
 });
-until_on_disk('docs', 100, 'an expired document is purged that was written together with a new collection');
+until_on_disk('docs', 100, 'an expired document written in the transaction that creates a collection is purged');
 
 #
 # Shutdown, crash, and the end of a process
@@ -143,7 +143,7 @@ my $began = time;
 $node->stop('fast');
 cmp_ok(time - $began, '<', 30, 'a fast shutdown does not wait for a backlog');
 $node->start;
-until_exists(worker_at('restarted'), 'a worker comes back after a restart');
+until_exists(worker_at('restarted'), 'after a restart, a worker purges again');
 end_slow_backlog('restarted');
 
 start_slow_backlog('crashed');
@@ -153,14 +153,14 @@ $offset = log_size($node);
 # if the visit has just ended, kill the launcher instead
 kill('KILL', $pid eq '' ? $old_launcher : $pid);
 $node->wait_for_log(qr/all server processes terminated; reinitializing/, $offset);
-until_exists(worker_at('crashed'), 'a worker comes back after a crash');
-until_exists("$launcher AND pid <> $old_launcher", 'the launcher comes back after a crash');
+until_exists(worker_at('crashed'), 'after a crash, a worker purges again');
+until_exists("$launcher AND pid <> $old_launcher", 'after a crash, the launcher starts again');
 is(sql("SELECT count(*) FROM crashed"), '100',
-	'after a crash, expired documents stay hidden and live documents are there');
+	'after a crash, expired documents stay hidden and live documents are visible');
 end_slow_backlog('crashed');
 
-# Ends a worker between two batches, where purge_max_rate makes it wait.  (If a worker ends in
-# the middle of a batch, the purge leaves the table alone for a while.)
+# Terminates a worker between two batches, where purge_max_rate makes it wait.  If a worker ended
+# in the middle of a batch, the purge would skip the table for a while.
 sub terminate_worker
 {
 	my ($collection) = @_;
@@ -168,7 +168,7 @@ sub terminate_worker
 	{
 		$pid = sql(worker_at($collection) . " AND wait_event_type = 'Extension' LIMIT 1");
 	} while ($pid eq '' || sql("SELECT pg_terminate_backend($pid)") ne 't');
-	until_exists(worker_at($collection) . " AND pid <> $pid", 'another worker comes after one is terminated');
+	until_exists(worker_at($collection) . " AND pid <> $pid", 'another worker starts after one is terminated');
 	return;
 }
 
@@ -178,11 +178,11 @@ create_collections('terminated');
 configure('ttl_docs.purge_max_rate = 20');
 sql(expired('terminated', 2000) . live('terminated', 100));
 terminate_worker('terminated');
-isnt(sql($launcher), $old_launcher, 'another launcher comes');
+isnt(sql($launcher), $old_launcher, 'another launcher starts');
 configure('ttl_docs.purge_max_rate = 0');
 until_on_disk('terminated', 100, 'the purge goes on');
 
-# Once more, with documents in slots that the purge has already passed
+# Again, with documents in slots that the purge has already passed
 configure('ttl_docs.purge_max_rate = 20');
 sql(expired('terminated', 2000));
 terminate_worker('terminated');
@@ -246,11 +246,11 @@ sql(q{
 create_collections('paused', 'witness');
 sql("SELECT ttl_docs.pause_purge('paused')");
 sql(expired('paused', 10) . expired('witness', 10));
-until_on_disk('witness', 0, 'another collection is purged beside a paused one');
+until_on_disk('witness', 0, 'another collection is purged while one is paused');
 is(on_disk('paused'), '10', 'a paused collection is not purged');
-until_state('paused', 'paused', 'its state is paused');
+until_state('paused', 'paused', 'the state of a paused collection is paused');
 sql("SELECT ttl_docs.resume_purge('paused')");
-until_on_disk('paused', 0, 'it is purged after resume_purge()');
+until_on_disk('paused', 0, 'a paused collection is purged after resume_purge()');
 
 #
 # The maximum rate
@@ -267,7 +267,7 @@ cmp_ok(on_disk('turn_a'), '>', 0, 'turn_a is not finished yet');
 cmp_ok(on_disk('turn_b'), '>', 0, 'turn_b is not finished yet');
 until_exists(worker_at('turn_b'), 'pg_stat_activity shows which collection a worker purges');
 
-# The time is taken outside of the counts, so a slow machine cannot fail the test.
+# The measured time includes both counts, so the test does not fail on a slow machine.
 my $purged = q{SELECT sum(purged)::int FROM ttl_docs.stat_collections
 	WHERE collection IN ('turn_a'::regclass, 'turn_b'::regclass)};
 my $clock = 'SELECT extract(epoch FROM clock_timestamp())';
@@ -311,7 +311,7 @@ until_is(
 	't', 'with purge_workers = 3, several workers purge at the same time');
 sql("DROP TRIGGER slow ON $_") for @many;
 until_is('SELECT ' . join(' + ', map { "on_disk('$_')" } @many),
-	'12', 'they purge all collections, and live documents stay');
+	'12', 'several workers purge all collections, and live documents stay');
 configure('ttl_docs.purge_workers = 1');
 
 #
@@ -330,10 +330,10 @@ until_is(q{SELECT count(*) FROM pg_locks WHERE relation = 'locked'::regclass AND
 is($session->query_safe('SET LOCAL ttl_docs.show_expired = on; SELECT count(*) FROM locked'),
 	'10', 'the locked collection is not purged');
 $session->query_safe('COMMIT');
-until_on_disk('locked', 0, 'it is purged after the lock is released');
+until_on_disk('locked', 0, 'the locked collection is purged after the lock is released');
 
-# The collection was purged completely.  The purge learns of a new expired document while the
-# table is locked.
+# The collection was purged completely.  A new expired document is committed while the table is
+# locked.
 my $writer = $node->background_psql('postgres');
 $writer->query_safe(q{SET ttl_docs.clock_offset = '-1h'});
 $writer->query_safe(q{BEGIN; INSERT INTO locked (id, doc) VALUES ('told', '{}')});
@@ -349,17 +349,17 @@ $node->wait_for_log(qr/$worker_start.*$worker_start/s, $offset);
 $session->query_safe('COMMIT');
 until_on_disk('locked', 0, 'a document that was committed while the table was locked is purged');
 
-# The purge meets a document of a transaction that is still open.
+# The purge finds a document of a transaction that is still open.
 create_collections('open');
 $session->query_safe(q{SET ttl_docs.clock_offset = '-2h'});
 $session->query_safe(q{BEGIN; INSERT INTO open (id, doc) VALUES ('not committed', '{}')});
 sql(expired('open', 10));
 until_state('open', 'waiting', 'the state is waiting while a document is not committed');
 $session->query_safe(q{SET LOCAL ttl_docs.show_expired = on});
-until_is(stat_of('purged = 10', 'open'), 't', 'other documents are purged beside it');
+until_is(stat_of('purged = 10', 'open'), 't', 'other documents are purged meanwhile');
 is($session->query_safe('SELECT count(*) FROM open'), '1', 'the document that is not committed stays');
 $session->query_safe('COMMIT');
-until_is(stat_of('purged = 11', 'open'), 't', 'it is purged after its commit');
+until_is(stat_of('purged = 11', 'open'), 't', 'the document is purged after its commit');
 
 # Two-phase commit
 sql(q{
@@ -375,20 +375,20 @@ until_is(
 		WHERE collection = 'open'::regclass},
 	't', 'a prepared document is purged after COMMIT PREPARED');
 
-# A locked document.  To the session that locks it, it is live.
+# A locked document.  For the session that locks it, the document is live.
 sql(q{SELECT ttl_docs.pause_purge('open')});
 sql(expired('open', 10));
 $session->query_safe(q{BEGIN; SELECT FROM open WHERE id LIKE 'expired 5 %' FOR UPDATE});
 sql(q{SELECT ttl_docs.resume_purge('open')});
-until_on_disk('open', 1, 'other documents are purged beside a locked one');
+until_on_disk('open', 1, 'other documents are purged while one is locked');
 until_is(
 	q{SELECT state = 'waiting' AND hint LIKE '%pg_locks%' AND estimated_backlog = 1
 		FROM ttl_docs.stat_collections WHERE collection = 'open'::regclass},
 	't', 'the state is waiting while a document is locked, with a hint');
 $session->query_safe('COMMIT');
 $session->quit;
-until_on_disk('open', 0, 'it is purged after the lock is released');
-until_state('open', 'idle', 'the state is idle then');
+until_on_disk('open', 0, 'the document is purged after the lock is released');
+until_state('open', 'idle', 'the state is idle after the lock is released');
 
 #
 # Kinds of collections
@@ -413,8 +413,8 @@ sql(q{
 });
 until_on_disk('parts', 20, 'all partitions are purged, also those that were created later');
 is(sql('SELECT count(*), count(DISTINCT n) FROM parts'), '20|20', 'live documents of all partitions stay');
-# A worker skips a partition that is locked, and closes what it has opened: test/run.sh finds
-# leaks in the log.
+# A worker skips a partition that is locked, and leaks no resources: test/run.sh searches the log
+# for leaks.
 sql('ALTER DATABASE postgres SET ttl_docs.purge = off');
 sql(q{SET ttl_docs.clock_offset = '-1h'; INSERT INTO parts SELECT 'expired', '{}', i FROM generate_series(0, 19) AS i});
 my $partition = $node->background_psql('postgres');
@@ -422,7 +422,7 @@ $partition->query_safe('BEGIN; LOCK TABLE parts_1 IN SHARE MODE');
 sql('ALTER DATABASE postgres RESET ttl_docs.purge');
 until_on_disk('parts', 30, 'other partitions are purged while one is locked');
 $partition->query_safe('COMMIT');
-until_on_disk('parts', 20, 'it is purged after the lock is released');
+until_on_disk('parts', 20, 'the locked partition is purged after the lock is released');
 $partition->quit;
 # One transaction writes to more tables than a session tracks one by one.  All of them were
 # visited before.
@@ -437,13 +437,13 @@ sql(q{
 	SET ttl_docs.clock_offset = '-1h';
 	INSERT INTO wide SELECT '{}', i % 20 + 1 FROM generate_series(1, 200) AS i;
 });
-until_on_disk('wide', 0, 'twenty tables of one transaction are purged');
+until_on_disk('wide', 0, 'twenty tables that one transaction wrote to are purged');
 
 #
 # The end
 #
 
-# A clock_offset of the database is for its sessions only.
+# The clock_offset of a database applies to its sessions, but not to workers.
 ok(wait_until_idle($node), 'workers have nothing to do');
 sql(q{ALTER DATABASE postgres SET ttl_docs.clock_offset = '-1h'});
 sql(q{SET ttl_docs.clock_offset = 0; INSERT INTO docs (id, doc) VALUES ('now', '{"ttl": 1}')});
@@ -455,7 +455,7 @@ no_assertion_failed($node);
 is(count_log($node, qr/could not purge documents/, 0), 0, 'every document could be purged');
 is( count_log($node, qr/FATAL: .*ttl_docs/, 0),
 	count_log($node, qr/FATAL: .*terminating background worker "ttl_docs .*" due to administrator command/, 0),
-	'no worker has ended but those that the test has ended');
+	'no worker has failed, except those that the test terminated');
 $node->stop;
 
 done_testing();

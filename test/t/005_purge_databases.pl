@@ -1,7 +1,7 @@
-# The purge and databases: many databases, and commands that need a database for themselves
-# while a worker visits it.
+# The purge of many databases, and commands that need exclusive access to a database while a
+# worker visits it.
 #
-# To keep a worker there, a trigger takes some milliseconds for each document of a backlog.
+# To keep a worker busy, a trigger takes some milliseconds for each document of a backlog.
 
 use strict;
 use warnings;
@@ -31,7 +31,7 @@ sub sql
 	return $node->safe_psql($database, $sql, extra_params => \@parameters);
 }
 
-# Runs a command, which succeeds without a message.  Counts as two tests.
+# Runs a command that must succeed without a message.  Counts as two tests.
 sub succeeds
 {
 	my ($sql, $name, @parameters) = @_;
@@ -49,7 +49,7 @@ sub on_disk
 	return count_on_disk($node, $database, 'docs');
 }
 
-# Waits until the collection has so many documents on disk.  Counts as a test.
+# Waits until the collection has this number of documents on disk.  Counts as a test.
 sub until_on_disk
 {
 	my ($database, $count, $name) = @_;
@@ -135,7 +135,7 @@ until_on_disk($_, 1, "$_ is purged at the same time") for @databases;
 cmp_ok(on_disk('slow'), '>', 0, 'the slow database has documents left');
 
 #
-# Commands that need a database for themselves
+# Commands that need exclusive access to a database
 #
 
 for my $round (1 .. $rounds)
@@ -175,7 +175,7 @@ isnt($ret, 0, 'a command fails because another session uses the database');
 $session->quit;
 until_purging('slow', 'the purge goes on after it');
 
-# A user who may not run the command does not keep the workers away.
+# A user who may not run the command does not stop the workers.
 sql('postgres', 'CREATE ROLE stranger LOGIN');
 ($ret, $stdout, $stderr) =
   $node->psql('postgres', 'DROP DATABASE slow', extra_params => [ '-U', 'stranger' ]);
@@ -190,7 +190,7 @@ succeeds('CREATE DATABASE copy TEMPLATE slow', 'copy of a database');
 my $copied = on_disk('copy');
 cmp_ok($copied, '>', 0, 'the copy has expired documents');
 ok(let_workers_visit($node, 'copy'), 'workers visit the copy');
-is(on_disk('copy'), $copied, 'they purge nothing there');
+is(on_disk('copy'), $copied, 'workers purge nothing in the copy');
 is( sql('copy', q{SELECT state, hint LIKE '%resume_purge%' FROM ttl_docs.stat_collections}),
 	'restored|t', 'the state is restored, and the hint names resume_purge()');
 sql('copy', 'DROP TRIGGER slow ON docs');
@@ -213,7 +213,7 @@ for my $round (1 .. $rounds)
 	cmp_ok($left, '>', 0, 'its table stays, with the rest of the documents');
 	sql('dropping', q{CREATE EXTENSION ttl_docs});
 	ok(let_workers_visit($node, 'dropping'), 'workers visit the database after CREATE EXTENSION');
-	is(sql('dropping', 'SELECT count(*) FROM docs'), $left, 'they purge nothing of that table');
+	is(sql('dropping', 'SELECT count(*) FROM docs'), $left, 'workers purge nothing from the former collection');
 	sql('postgres', 'DROP DATABASE dropping');
 }
 sql('postgres', 'DROP DATABASE slow');
@@ -229,8 +229,8 @@ my $offset = log_size($node);
 start_purge('closed');
 ok(let_workers_visit($node, 'many_1'), 'workers visit other databases');
 sql('postgres', 'ALTER DATABASE closed ALLOW_CONNECTIONS true');
-is(fatal_lines($offset), '', 'no worker tries a database that allows no connections');
-until_on_disk('closed', 0, 'it is purged when it allows connections');
+is(fatal_lines($offset), '', 'no worker connects to a database that allows no connections');
+until_on_disk('closed', 0, 'the database is purged when it allows connections again');
 
 for my $round (1 .. $rounds)
 {
@@ -243,8 +243,8 @@ for my $round (1 .. $rounds)
 
 is(fatal_lines(0), '', 'no worker has ended with an error');
 
-# An UPDATE of pg_database, which the launcher does not notice: workers cannot connect, and the
-# launcher does not start one after the other.
+# The launcher does not notice an UPDATE of pg_database.  Workers cannot connect, but the launcher
+# does not start one after another.
 sql('closed', q{INSERT INTO docs (id, doc) VALUES ('soon', '{"ttl": 2}')});
 sql('postgres', q{UPDATE pg_database SET datallowconn = false WHERE datname = 'closed'});
 $offset = log_size($node);
@@ -253,7 +253,7 @@ sql('many_1', 'SELECT 1') for 1 .. 50;
 my $tries = () = fatal_lines($offset) =~ /accepting connections/g;
 cmp_ok($tries, '<', 5, 'the launcher seldom tries a database whose connections fail');
 sql('postgres', q{UPDATE pg_database SET datallowconn = true WHERE datname = 'closed'});
-until_on_disk('closed', 0, 'it is purged when connections succeed');
+until_on_disk('closed', 0, 'the database is purged when connections succeed again');
 
 #
 # No free slot for a worker
@@ -267,17 +267,17 @@ $node->wait_for_log($no_slot, 0);
 # The launcher tries each second.
 my $began = time;
 becomes($node, 'postgres', "SELECT clock_timestamp() > to_timestamp($began) + interval '4s'", 't', 'four seconds pass');
-is(count_log($node, $no_slot, 0), 1, 'the log tells once that there is no free slot');
-like(slurp_file($node->logfile), qr/HINT:  Raise max_worker_processes/, 'it has a hint');
+is(count_log($node, $no_slot, 0), 1, 'the log reports once that no slot is free');
+like(slurp_file($node->logfile), qr/HINT:  Raise max_worker_processes/, 'the log has a hint');
 is(on_disk('many_1'), '11', 'nothing is purged without a slot');
 
-# Others use the slot, and give it back.
+# Another process uses the slot, and then frees it.
 $node->append_conf('postgresql.conf', 'max_worker_processes = 2');
 $offset = log_size($node);
 $node->restart;
-until_on_disk('many_1', 1, 'all is purged with one slot');
+until_on_disk('many_1', 1, 'one slot is enough to purge');
 ok(wait_until_idle($node, 2), 'workers have visited all databases');
-is(count_log($node, $no_slot, $offset), 0, 'one slot is enough for one worker');
+is(count_log($node, $no_slot, $offset), 0, 'with one slot, the log reports no missing slot');
 $session = $node->background_psql('postgres');
 $session->query_safe('SET '
 	  . ($node->pg_version < 16 ? 'force_parallel_mode' : 'debug_parallel_query') . ' = on');

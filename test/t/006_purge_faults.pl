@@ -1,5 +1,5 @@
-# The purge in trouble: crashes in the middle of a backlog, documents that cannot be deleted,
-# and triggers that try to get more rights than the owner of their table has.
+# Problems during the purge: crashes in the middle of a backlog, documents that cannot be deleted,
+# and triggers that try to get more privileges than the owner of their table has.
 #
 # In each case the purge of other documents and collections goes on, live documents stay, and
 # expired documents stay hidden.
@@ -67,7 +67,7 @@ sub start_writers
 	return start_pgbench($node, $script, '-c', '4', '--max-tries=0');
 }
 
-# Waits until the purge has deleted some documents since the last start, but not all.
+# Waits until the purge has deleted some documents, but not all, since the last start.
 sub wait_for_middle
 {
 	my ($when) = @_;
@@ -83,13 +83,13 @@ sub check_after
 	ok($node->poll_query_until('postgres', 'SELECT 1', '1'), "$when: the server is back");
 	is(sql('SELECT count(*) FROM big WHERE _ttl IS NULL'), '0', "$when: expired documents are hidden");
 	is(sql("SELECT count(*) FROM (SELECT id FROM audit EXCEPT SELECT id FROM big) AS lost"),
-		'0', "$when: every document that was written is there");
+		'0', "$when: every written document is visible");
 	is(sql("SELECT count(*) FROM big WHERE id LIKE 'live %'"),
-		'1000', "$when: every document that was live before is there");
+		'1000', "$when: every document that was live before is visible");
 	return;
 }
 
-# The process of some backend type.
+# Returns the pid of a process of some backend type.
 sub pid_of
 {
 	my ($type) = @_;
@@ -103,7 +103,7 @@ sub pid_of
 	die "there is no $type";
 }
 
-# The maximum rate makes the backlog last on any machine.
+# The maximum rate makes the backlog last long enough on any machine.
 configure("ttl_docs.purge_max_rate = 2000\nttl_docs.purge = on");
 for my $victim ('ttl_docs purge worker', 'client backend')
 {
@@ -122,7 +122,7 @@ stop_pgbench($writers);
 $node->start;
 check_after('immediate shutdown');
 
-# To terminate a worker is no crash.  Another worker comes.
+# Terminating a worker is not a crash.  Another worker starts.
 $writers = start_writers();
 wait_for_middle('terminated worker');
 sql('SELECT pg_terminate_backend(' . pid_of('ttl_docs purge worker') . ')');
@@ -238,7 +238,8 @@ sql(q{
 	INSERT INTO troubles SELECT relname FROM pg_class WHERE relkind = 'r';
 });
 
-# What stat_collections shows of each collection: bad documents, state, undeletable, last_error
+# For each collection: the number of bad documents, then state, undeletable and last_error in
+# stat_collections
 my %troubles = (
 	restricted => [ 3, 'idle', 3, qr/violates.*foreign key constraint "restricted_child/ ],
 	deferred => [ 3, 'idle', 3, qr/violates foreign key constraint "deferred_child/ ],
@@ -249,7 +250,7 @@ my %troubles = (
 	keeping => [ 3, 'idle', 3, qr/BEFORE trigger keeps/ ],
 	slow => [ 1, 'idle', 1, qr/statement timeout/ ],
 	unidentified => [ 20, 'failing', 0, qr/replica identity/ ],
-	# documents that are busy count as no trouble
+	# documents in use by other transactions are not undeletable
 	conflicting => [ 1, 'waiting', 0, qr/^$/ ],
 	cascading => [ 3, 'waiting', 0, qr/^$/ ],
 	healthy => [ 0, 'idle', 0, qr/^$/ ]);
@@ -273,7 +274,7 @@ for my $table (sort keys %troubles)
 		INSERT INTO $table (id, doc) VALUES ('live', '{"ttl": 86400}');
 	});
 }
-# A session locks a row that a cascade has to delete.
+# A session locks a row that a cascade must delete.
 my $locker = $node->background_psql('postgres');
 $locker->query_safe('BEGIN; SELECT FROM cascading_child FOR UPDATE');
 sql("SELECT ttl_docs.resume_purge('cascading')");
@@ -303,19 +304,19 @@ like(sql(stat_of('last_error', 'restricted')),
 	qr/\nDETAIL:  Key \(id\)=\(bad \d+\) is (still )?referenced from table "restricted_child"\.$/,
 	'last_error has the detail of an error');
 
-# The purge of other documents goes on in tables that have trouble.
+# In tables with undeletable documents, the purge of other documents goes on.
 for my $table (grep { $troubles{$_}[1] ne 'failing' } sort keys %troubles)
 {
 	add_expired($table, 'more');
 	until_on_disk($table, 0, "$table: the next document is purged", "WHERE id = 'more'");
 }
 
-# The log has each trouble once, and no busy document.
+# The log has one error for each collection with undeletable documents, and none for documents in use.
 for my $table (sort keys %troubles)
 {
 	my $expected = $troubles{$table}[3] eq qr/^$/ ? 0 : 1;
 	is(count_log($node, qr/could not purge documents of [^:]*\b$table\b/, $offset),
-		$expected, "$table: the log has the trouble $expected times");
+		$expected, "$table: the log has $expected errors");
 }
 
 # CALL purge() reports undeletable documents.
@@ -329,8 +330,8 @@ for my $block ([ '', '' ], [ 'BEGIN;', 'COMMIT;' ])
 }
 is(sql(stat_of('undeletable', 'before')), '3', 'undeletable documents are counted once');
 
-# The causes go away.  Documents that were busy are purged without a command.  The others are
-# tried again after resume_purge(), which resets their count.
+# The causes are removed.  Documents that were in use are purged without a command.  The purge
+# retries the others after resume_purge(), which resets their count.
 sql(q{
 	DELETE FROM troubles;
 	DELETE FROM restricted_child;
@@ -341,7 +342,7 @@ $locker->query_safe('COMMIT');
 $locker->quit;
 for my $table (qw(conflicting cascading))
 {
-	until_on_disk($table, 1, "$table: busy documents are purged without a command");
+	until_on_disk($table, 1, "$table: documents that were in use are purged without a command");
 	is(sql(stat_of('undeletable', $table)), '0', "$table: no document is undeletable");
 }
 is(sql('SELECT count(*) FROM cascading_child'), '0', 'cascading: the children are deleted, too');
@@ -354,12 +355,12 @@ for my $table (grep { $troubles{$_}[3] ne qr/^$/ } sort keys %troubles)
 	until_on_disk($table, 1, "$table: the documents are purged after resume_purge()");
 	shows_only_live($table);
 }
-is(count_log($node, qr/could not purge documents of/, $offset), 9, 'the log has no other trouble');
+is(count_log($node, qr/could not purge documents of/, $offset), 9, 'the log has no other error of the purge');
 
-# ---- Documents that come late ----
+# ---- Documents in slots that the purge has passed ----
 
-# The purge also finds a document that is written into a slot that it has passed, whatever else
-# the transaction does.
+# The purge also finds a document in a slot that it has passed, whatever else the transaction
+# does.
 sql(q{
 	SELECT ttl_docs.create_collection('late', 60);
 	SET ttl_docs.clock_offset = '-1h';
@@ -390,12 +391,12 @@ sql(q{
 	DELETE FROM troubles;
 	SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = 'PgSleep';
 });
-# The purge leaves the table alone for a while; see the end of this file.
+# The purge now skips the table for a while; the end of this file checks it again.
 
 # ---- Triggers that take too long ----
 
-# A statement trigger that takes too long is detected, too: batches become smaller, also from one
-# visit to the next.
+# The purge also detects a statement trigger that takes too long.  Batches become smaller, even from
+# one visit to the next.
 sql(q{
 	SET ROLE alice;
 	CREATE FUNCTION dawdle_statement() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -438,7 +439,7 @@ sql(q{
 until_is($in_trigger, '1', 'resisting: a worker is in the trigger');
 add_expired('healthy', 'more');
 until_on_disk('healthy', 0, 'resisting: another collection is purged', "WHERE id = 'more'");
-cmp_ok(on_disk('resisting'), '>', 0, 'resisting: its document is still there');
+cmp_ok(on_disk('resisting'), '>', 0, 'resisting: its document is still on disk');
 sql('DROP TABLE resisting');
 
 # The launcher that started the worker ends.  The next launcher terminates the worker.
@@ -457,7 +458,7 @@ add_expired('healthy', 'still more');
 until_on_disk('healthy', 0, 'resisting, new launcher: another collection is purged', "WHERE id = 'still more'");
 is(sql("SELECT count(*) FROM pg_stat_activity WHERE pid = $resisting_worker"),
 	'0', 'resisting, new launcher: the worker has ended');
-cmp_ok(on_disk('resisting'), '>', 0, 'resisting, new launcher: its document is still there');
+cmp_ok(on_disk('resisting'), '>', 0, 'resisting, new launcher: its document is still on disk');
 sql('DROP TABLE resisting');
 
 # ---- Partitions whose rows have the same ctids ----
@@ -502,9 +503,9 @@ sql("DELETE FROM troubles; SELECT ttl_docs.resume_purge('parts')");
 until_on_disk('parts', 100, 'partitions: the first is purged when its documents can be deleted');
 sql('DROP TABLE parts');
 
-# ---- Rights ----
+# ---- Privileges ----
 
-# What a trigger is and may: it runs as the owner of the table, with no more rights.
+# Triggers run as the owner of the table, and get no other privileges.
 sql(q{
 	CREATE ROLE bob;
 	CREATE ROLE mallory;
@@ -544,7 +545,7 @@ sql(q{
 				INSERT INTO public.seen VALUES (tg_table_name, attempt, 'refused');
 			END;
 		END LOOP;
-		-- anybody may do this; it must not last longer than the batch or the visit
+		-- every user may do this, but the effect must end with the batch or the visit
 		PERFORM set_config('work_mem', '123MB', false);
 		PERFORM set_config('search_path', 'public', false);
 		PERFORM set_config('lock_timeout', '0', false);
@@ -570,27 +571,27 @@ sql(q{
 	INSERT INTO of_bob (id, doc) SELECT i, '{}' FROM generate_series(1, 20) AS i;
 	COMMIT;
 });
-until_is("SELECT on_disk('of_alice') + on_disk('of_bob')", '0', 'rights: both collections are purged');
+until_is("SELECT on_disk('of_alice') + on_disk('of_bob')", '0', 'privileges: both collections are purged');
 is( sql(q{SELECT DISTINCT who, result FROM seen WHERE what = 'user' ORDER BY 1}),
-	"of_alice|alice\nof_bob|bob", 'rights: triggers run as the owner of their table');
+	"of_alice|alice\nof_bob|bob", 'privileges: triggers run as the owner of their table');
 is( sql(q{SELECT DISTINCT result FROM seen WHERE what = 'purging'}),
-	'true', 'rights: purging() is true in triggers');
+	'true', 'privileges: purging() is true in triggers');
 is( sql(q{SELECT what FROM seen WHERE result = 'done' GROUP BY 1}),
-	'', 'rights: no attempt to get more rights succeeds');
+	'', 'privileges: no attempt to get more privileges succeeds');
 is(sql(q{SELECT count(DISTINCT what) FROM seen WHERE result = 'refused'}),
-	'17', 'rights: all attempts were made');
+	'17', 'privileges: all attempts were made');
 is( sql(q{SELECT DISTINCT what, result FROM seen
 		   WHERE who = 'of_bob' AND what NOT IN ('user', 'purging') ORDER BY 1}),
 	"search_path|pg_catalog, pg_temp\nshow_expired|off\nwork_mem|4MB",
-	'rights: settings of one trigger do not reach triggers of other tables');
+	'privileges: settings of one trigger do not reach triggers of other tables');
 until_is("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'",
-	'0', 'rights: a lock that a trigger takes ends with the visit');
+	'0', 'privileges: a lock that a trigger takes ends with the visit');
 is(sql("SELECT count(*) FROM pg_roles WHERE rolsuper AND rolname IN ('alice', 'bob')"),
-	'0', 'rights: nobody has become a superuser');
+	'0', 'privileges: nobody has become a superuser');
 
-# Somebody else's code on a superuser's table does not run as the superuser.  The code is in: a
-# trigger, its WHEN, a child that a cascade reaches, a partition of such a child, a partition
-# that a row moves to, an index that is checked late.
+# Another user's code on a superuser's table does not run as the superuser.  The code is in a
+# trigger, its WHEN condition, a child that a cascade reaches, a partition of a child, a partition
+# that a row moves to, or an index of a deferred constraint.
 sql(q{
 	SET ROLE mallory;
 	CREATE FUNCTION rise() RETURNS boolean LANGUAGE plpgsql AS $$
@@ -608,7 +609,7 @@ sql(q{
 		PERFORM public.rise();
 		RETURN old;
 	END $$;
-	-- conflicts with a row that is there, until it is checked again
+	-- conflicts with an existing row, until the constraint is checked again
 	CREATE FUNCTION rise_index(parent text) RETURNS text IMMUTABLE LANGUAGE plpgsql AS $$
 	BEGIN
 		IF parent IS NULL AND current_user <> 'mallory' THEN
@@ -679,7 +680,7 @@ is(sql("SELECT DISTINCT result FROM seen WHERE who = 'mallory'"),
 	'alice', 'same owner: the function ran as this owner');
 is(sql("SELECT rolsuper FROM pg_roles WHERE rolname = 'mallory'"), 'f', 'same owner: nobody has become a superuser');
 
-# The document whose worker was terminated.
+# The document whose worker was terminated is purged in the end.
 until_on_disk('late', 0, 'late: a document whose worker was terminated is purged');
 
 no_assertion_failed($node);

@@ -1,5 +1,5 @@
-# The purge waits: on a standby, after a restore, after a jump of the clock, on a subscriber,
-# and where TTL is off.
+# Cases in which the purge is held or does not run: on a standby, after a restore, after a jump of
+# the clock, on a subscriber, and while TTL is off.
 #
 # To show that something is not purged, each test first lets workers visit the database.
 
@@ -58,7 +58,7 @@ my $standby = PostgreSQL::Test::Cluster->new('standby');
 $standby->init_from_backup($node, 'base', has_streaming => 1);
 $standby->append_conf('postgresql.conf', 'hot_standby = on');
 $standby->start;
-# The standby replays resume_purge(), but not the purge of the primary, which comes later.
+# The standby replays resume_purge(), but not the later purge on the primary.
 $standby->safe_psql('postgres', 'SELECT pg_wal_replay_pause()');
 my $lsn = $node->safe_psql(
 	'postgres', q{
@@ -75,10 +75,10 @@ like($standby->safe_psql('postgres', stat_of('hint', 'sessions')),
 	qr/primary/, 'standby: the hint names the primary');
 like(error_of($standby, 'postgres', 'CALL ttl_docs.purge()'), qr/cannot execute CALL ttl_docs\.purge\(\) during recovery/,
 	'standby: CALL purge() is refused');
-is_not_purged($standby, 'postgres', 'sessions', 'standby: expired documents are hidden, and on disk');
+is_not_purged($standby, 'postgres', 'sessions', 'standby: expired documents are hidden, and still on disk');
 is( $standby->safe_psql(
 		'postgres', "SELECT count(*) FROM pg_stat_activity WHERE backend_type LIKE 'ttl_docs%'"),
-	'0', 'standby: there is no launcher and no worker');
+	'0', 'standby: neither a launcher nor a worker runs');
 
 # The standby has the setting of the database, too: ttl_docs.purge is off.
 $standby->promote;
@@ -98,7 +98,7 @@ on_disk_becomes($node, 'postgres', 'sessions', '10', 'the old primary purges, to
 $node->safe_psql('postgres', 'CREATE DATABASE source');
 install_in($node, 'source');
 create_paused($node, 'source', 'sessions');
-# The dump is not paused.  The purge is off for the database.
+# The collection is not paused in the dump, but the purge is off for the database.
 $node->safe_psql('postgres', 'ALTER DATABASE source SET ttl_docs.purge = off');
 $node->safe_psql('source', "SELECT ttl_docs.resume_purge('sessions')");
 my $dump = $node->basedir . '/source.sql';
@@ -141,7 +141,7 @@ $node->safe_psql(
 	SELECT ttl_docs.set_default_ttl('given_up', NULL);
 	SELECT ttl_docs.resume_purge('given_up');
 });
-on_disk_becomes($node, 'postgres', 'given_up', '10', 'off: documents that expired before are purged');
+on_disk_becomes($node, 'postgres', 'given_up', '10', 'off: documents that expired before TTL was turned off are purged');
 becomes($node, 'postgres', stat_of('state', 'given_up'), 'off', 'off: the state is off');
 $node->safe_psql(
 	'postgres', q{
@@ -167,7 +167,7 @@ $node->safe_psql(
 on_disk_becomes($node, 'postgres', 'sessions', '10', 'restart: the purge goes on');
 is(count_on_disk($node, 'postgres', 'given_up'), '11', 'restart: a collection with TTL off is not purged');
 
-# pg_upgrade starts the servers itself.  Nothing may write to them at that time.
+# pg_upgrade starts the servers itself.  Nothing may write to them meanwhile.
 $node->append_conf('postgresql.conf', 'ttl_docs.purge = off');
 $node->restart;
 $node->safe_psql(
@@ -183,7 +183,7 @@ ok($ok, 'upgraded: pg_upgrade succeeds') or diag($output);
 $upgraded->append_conf('postgresql.conf', 'ttl_docs.purge = off');
 $upgraded->start;
 is($upgraded->safe_psql('postgres', "SELECT count(*), on_disk('sessions') FROM sessions"),
-	'10|11', 'upgraded: all documents are there, and nothing was purged');
+	'10|11', 'upgraded: all documents are on disk, and nothing was purged');
 reload_with($upgraded, 'ttl_docs.purge = on');
 on_disk_becomes($upgraded, 'postgres', 'sessions', '10', 'upgraded: the purge goes on');
 becomes($upgraded, 'postgres', $states, 'given_up off,sessions idle', 'upgraded: no collection is held');
@@ -218,7 +218,7 @@ is_not_purged($subscriber, 'postgres', 'events', 'subscriber: workers purge noth
 like(error_of($subscriber, 'postgres', "CALL ttl_docs.purge('events')"),
 	qr/: subscription$/m, 'subscriber: CALL purge() reports the hold');
 
-# The purge of the publisher arrives.  Consumers can tell it from a DELETE of a user.
+# The purge on the publisher is replicated.  Consumers can distinguish it from a user's DELETE.
 my $has_plugin = -e $node->config_data('--pkglibdir') . '/test_decoding.so';
 $publisher->safe_psql('postgres',
 	"SELECT pg_create_logical_replication_slot('consumer', 'test_decoding')")
@@ -229,7 +229,7 @@ $publisher->safe_psql(
 	SELECT ttl_docs.resume_purge('events');
 });
 on_disk_becomes($publisher, 'postgres', 'events', '9', 'publisher: expired documents are purged');
-on_disk_becomes($subscriber, 'postgres', 'events', '9', 'subscriber: the purge of the publisher arrives');
+on_disk_becomes($subscriber, 'postgres', 'events', '9', 'subscriber: the purge on the publisher is replicated');
 SKIP:
 {
 	skip 'no test_decoding', 3 unless $has_plugin;
@@ -239,8 +239,8 @@ SKIP:
 	  grep { /: DELETE:/ } split(/^COMMIT.*\n?/m, $changes);
 	my @purges = grep { /^message: /m } @transactions;
 	my @deletes = grep { !/^message: /m } @transactions;
-	is(scalar(@deletes), 1, 'decoding: a DELETE of a user has no message');
-	like($deletes[0], qr/'live 1'/, 'decoding: this DELETE is there');
+	is(scalar(@deletes), 1, 'decoding: a user\'s DELETE has no message');
+	like($deletes[0], qr/'live 1'/, 'decoding: the DELETE is the one by the user');
 	my $deleted = 0;
 	my $good = 0;
 	for my $purge (@purges)
@@ -257,7 +257,7 @@ SKIP:
 	$publisher->safe_psql('postgres', "SELECT pg_drop_replication_slot('consumer')");
 }
 
-# Without the subscription it is an ordinary collection.
+# Without the subscription, the purge of the collection is not held.
 $publisher->safe_psql('postgres', "DELETE FROM events; SELECT ttl_docs.pause_purge('events')");
 fill($publisher, 'postgres', 'events');
 $publisher->wait_for_catchup('sub');
@@ -293,7 +293,7 @@ $node->safe_psql(
 	INSERT INTO doubted (id, doc) VALUES ('a', '{}'), ('long', '{"ttl": 8640000}');
 });
 let_workers_visit($node, 'postgres');
-is(count_on_disk($node, 'postgres', 'minutes'), '1', 'small step: nothing has expired before');
+is(count_on_disk($node, 'postgres', 'minutes'), '1', 'small step: nothing has expired before the step');
 for my $offset ('4min', '8min')
 {
 	move_clock($offset);
@@ -312,7 +312,7 @@ like($node->safe_psql('postgres', stat_of('hint', 'doubted')),
 is( $node->safe_psql(
 		'postgres',
 		"SELECT (SELECT count(*) FROM doubted), on_disk('doubted'), (SELECT count(*) FROM minutes), on_disk('minutes')"),
-	'1|2|0|1', 'jump: expired documents are hidden, and on disk');
+	'1|2|0|1', 'jump: expired documents are hidden, and still on disk');
 $node->safe_psql('postgres', "SELECT ttl_docs.resume_purge('accepted')");
 on_disk_becomes($node, 'postgres', 'accepted', '1', 'jump: a collection is purged after resume_purge()');
 is($node->safe_psql('postgres', 'SELECT id FROM accepted'), 'long', 'jump: its live documents stay');
@@ -324,10 +324,10 @@ move_clock('2d');
 becomes($node, 'postgres', stat_of('state', 'accepted'), 'clock jump', 'next jump: the collection is held again');
 is(count_on_disk($node, 'postgres', 'accepted'), '2', 'next jump: nothing is purged');
 
-# The clock was wrong, and is corrected.
+# The clock was wrong and is corrected: it moves back.
 move_clock('8min');
 is( $node->safe_psql('postgres', "SELECT count(*), on_disk('doubted') FROM doubted"),
-	'2|2', 'corrected: all documents are there');
+	'2|2', 'corrected: all documents are visible');
 for my $table (qw(minutes doubted))
 {
 	becomes($node, 'postgres', stat_of('state', $table), 'idle', "corrected: $table is no longer held");

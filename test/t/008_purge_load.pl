@@ -1,8 +1,8 @@
-# The purge under load, and its cost: a large backlog beside writers and an old snapshot; blocks
-# that are read in proportion to the expired documents; space that is used again.
+# The purge under load, and its cost: a large backlog with concurrent writers and an old snapshot;
+# the number of blocks read grows with the expired documents; space is reused.
 #
-# Costs are counted in blocks, and compared with one another.  adopt() takes the stamps of large
-# tables from a column: this is the fastest way to get expired documents.
+# The test counts costs in blocks, and compares them with each other.  adopt() takes the stamps of
+# large tables from a column, because this is the fastest way to create expired documents.
 
 use strict;
 use warnings;
@@ -27,7 +27,7 @@ max_wal_size = '4GB'
 checkpoint_timeout = '1h'
 });
 
-# Makes a collection of so many live and so many expired documents.
+# Creates a collection with given numbers of live and expired documents.
 sub make_collection
 {
 	my ($table, $live, $expired, $filler) = @_;
@@ -44,7 +44,7 @@ sub make_collection
 	return;
 }
 
-# The blocks that were read so far of a table, and of its purge index.
+# Returns the number of blocks read so far from a table, and from its purge index.
 sub blocks
 {
 	my ($table) = @_;
@@ -68,7 +68,7 @@ sub cost_of_purge
 	configure('ttl_docs.purge = on');
 	until_is($deleted, $after, "$table: expired documents are purged");
 	configure('ttl_docs.purge = off');
-	no_worker_left("$table: the workers have left");
+	no_worker_left("$table: no worker is running any more");
 	my @after = blocks($table);
 	note("$table: heap " . ($after[0] - $before[0]) . ', index ' . ($after[1] - $before[1]));
 	return ($after[0] - $before[0], $after[1] - $before[1]);
@@ -82,13 +82,14 @@ make_collection('many', 400_000, 1000, '');
 my @many = cost_of_purge('many', 1000);
 is(sql("SELECT on_disk('few'), on_disk('many')"), '20000|400000', 'live documents stay');
 # The whole table has some thousand blocks.
-cmp_ok($many[0], '<', 1.3 * $few[0] + 500, 'twenty times as many live documents: a pass reads as much of the table');
-cmp_ok($many[1], '<', 1.5 * $few[1] + 50, 'twenty times as many live documents: a pass reads as much of the purge index');
+cmp_ok($many[0], '<', 1.3 * $few[0] + 500, 'with twenty times as many live documents, a pass reads about as much of the table');
+cmp_ok($many[1], '<', 1.5 * $few[1] + 50, 'with twenty times as many live documents, a pass reads about as much of the purge index');
 sql('DROP TABLE few, many');
 
 # ---- A worker pauses after a long scan, outside of any transaction ----
 
-# The purge of the collection is paused, so workers only count.  Sessions that sleep count as busy.
+# The purge of the collection is paused, so workers only count its expired documents.  Sessions in
+# pg_sleep() count as busy.
 make_collection('held', 100, 300_000, '');
 sql(q{
 	SELECT ttl_docs.pause_purge('held');
@@ -112,7 +113,7 @@ until_is("SELECT count(*) >= 8 FROM pg_stat_activity WHERE wait_event = 'PgSleep
 configure('ttl_docs.purge = on');
 is(sql("SELECT saw_pause($PostgreSQL::Test::Utils::timeout_default)"),
 	't', 'held: a worker pauses after a scan, without a snapshot');
-until_is(stat_of('estimated_backlog > 1000', 'held'), 't', 'held: it has counted the backlog');
+until_is(stat_of('estimated_backlog > 1000', 'held'), 't', 'held: the worker has counted the backlog');
 is(on_disk('held'), '300100', 'held: nothing is purged');
 stop_pgbench($sleepers);
 configure('ttl_docs.purge = off');
@@ -149,12 +150,12 @@ is(sql('SELECT count(*) FROM big WHERE id > 0 AND _ttl IS NULL'),
 until_is(stat_of("state = 'idle' AND purged > 0", 'big'), 't', 'the purge has finished');
 is(on_disk('big', 'WHERE id > 0 AND _ttl IS NULL'), '0', 'all expired documents are purged');
 ok(is_running($writers), 'the writers are still running');
-unlike(stop_pgbench($writers), qr/ERROR|aborted/, 'the writers have met no error');
+unlike(stop_pgbench($writers), qr/ERROR|aborted/, 'the writers got no error');
 is($reader->query_safe('SELECT count(*) FROM big'),
 	'5000', 'the old snapshot sees the same as before');
 is(sql("SELECT count(*) FROM (SELECT id FROM audit EXCEPT SELECT id FROM big) AS lost"),
-	'0', 'every document that was written is there');
-is(sql('SELECT count(*) FROM big WHERE id < 0'), '5000', 'every document that was live before is there');
+	'0', 'every written document is visible');
+is(sql('SELECT count(*) FROM big WHERE id < 0'), '5000', 'every document that was live before is visible');
 is(sql("SELECT on_disk('big') = 5000 + count(DISTINCT id) FROM audit"), 't', 'no other document is on disk');
 
 # The purge index still has the dead entries.  The next purge does not read them.
@@ -165,7 +166,7 @@ configure('ttl_docs.purge = off');
 my %cost;
 for my $table (qw(small big))
 {
-	no_worker_left("$table: no worker is there");
+	no_worker_left("$table: no worker is running");
 	sql(qq{
 		SET ttl_docs.clock_offset = '-90min';
 		INSERT INTO $table (id, doc) SELECT i, '{}' FROM generate_series(2000001, 2000100) AS i;
@@ -226,28 +227,28 @@ cmp_ok(sql("SET lock_timeout = '10s'; " . stat_of('estimated_bytes', 'sized_part
 $exclusive->query_safe('ROLLBACK');
 $exclusive->quit;
 sql('SELECT ttl_docs.resume_purge(collection) FROM ttl_docs.collections');
-until_is(stat_of('estimated_bytes', 'sized'), '0', 'bytes: 0 when all is purged');
+until_is(stat_of('estimated_bytes', 'sized'), '0', 'bytes: 0 when everything is purged');
 configure('ttl_docs.purge = off');
 sql('DROP TABLE sized, unsized, sized_parts');
 
-# ---- The space is used again ----
+# ---- Space is reused ----
 
 make_collection('space', 100, 100_000, 'x' x 100);
 my $size = sql("SELECT pg_total_relation_size('space')");
 configure("autovacuum = on\nttl_docs.purge = on");
 until_is("SELECT n_tup_del FROM pg_stat_user_tables WHERE relid = 'space'::regclass",
-	'100000', 'autovacuum: the statistics count the purged documents');
+	'100000', 'the statistics for autovacuum count the purged documents');
 until_is(
 	q{SELECT last_autovacuum IS NOT NULL AND n_dead_tup < 1000
 		FROM pg_stat_user_tables WHERE relid = 'space'::regclass},
-	't', 'autovacuum: it removes the dead rows');
+	't', 'autovacuum removes the dead rows');
 sql(q{
 	INSERT INTO space (id, doc)
 		SELECT i, jsonb_build_object('filler', repeat('x', 100)) FROM generate_series(1, 100000) AS i;
 });
 cmp_ok(sql("SELECT pg_total_relation_size('space')"),
 	'<', 1.5 * $size, 'as many new documents fit into the same space');
-is(sql('SELECT count(*) FROM space'), '100100', 'all documents are there');
+is(sql('SELECT count(*) FROM space'), '100100', 'all documents are visible');
 $node->stop;
 
 done_testing();

@@ -1,4 +1,4 @@
-# README.md and docs/*.md are true: this test executes every SQL example in them.
+# The examples in README.md and docs/*.md are correct: this test executes every SQL example.
 #
 # Each file is one session of psql in a database of its own.  The language of a fenced block says
 # what the block is:
@@ -82,7 +82,7 @@ sub typed_and_shown
 	return ($typed, $shown);
 }
 
-# Removes what differs from run to run: the seconds of _ts, blank lines, blanks at the end.
+# Removes differences between runs: the seconds of _ts, blank lines, trailing blanks.
 sub comparable
 {
 	my ($output) = @_;

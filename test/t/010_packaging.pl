@@ -1,4 +1,4 @@
-# The files for packages agree with the tree, and with each other.
+# The packaging files agree with the source tree and with each other.
 #
 # A release has a version of three numbers (docs/releasing.md): in META.json, debian/changelog and
 # CHANGELOG.md.  There, a last ".0" may be missing.  The extension has the first two numbers.  This test
@@ -128,7 +128,7 @@ SKIP:
 {
 	skip 'pg_buildext is not installed', 1 if system('command -v pg_buildext >/dev/null') != 0;
 
-	# For the versions in the file: a system may support other ones.
+	# Uses the versions in the committed file, because this system may support other ones.
 	my $committed = slurp_file('debian/control');
 	my @versions = $committed =~ /^Package: postgresql-([0-9]+)-/mg;
 	my $copy = "$PostgreSQL::Test::Utils::tmp_check/packaging";

@@ -2,8 +2,8 @@
 # the launcher, at random times.  No acknowledged write is lost, no expired document becomes visible
 # again, and the purge goes on.
 #
-# test/torture/crash.py makes the load and the crashes, and compares.  The cluster has checksums, which
-# the test verifies at the end, and syncs as in production.
+# test/torture/crash.py makes the load and the crashes, and checks the data.  The cluster has checksums,
+# which the test verifies at the end, and syncs as in production.
 #	PG_TEST_TORTURE          makes hundreds of crashes instead of a few
 #	PG_TEST_CRASHES          sets the number of crashes
 #	PG_TEST_CRASH_SEED       decides what is written, and which process is killed when
@@ -19,9 +19,9 @@ use Torture;
 use TtlServer;
 
 my $python = python_or_skip();
-plan skip_all => 'pg_amcheck or pg_checksums is not there'
+plan skip_all => 'pg_amcheck or pg_checksums is not installed'
   if grep { system("$_ --version >/dev/null 2>&1") != 0 } qw(pg_amcheck pg_checksums);
-plan skip_all => '/proc/PID/task/PID/children, which shows the processes of a server, is not there'
+plan skip_all => 'there is no /proc/PID/task/PID/children, which shows the processes of a server'
   unless -r "/proc/$$/task/$$/children";
 
 my $node = start_server(
@@ -39,7 +39,7 @@ log_statement = none
 if (!has_extension($node, 'amcheck'))
 {
 	$node->stop;
-	plan skip_all => 'the extension amcheck is not there';
+	plan skip_all => 'the extension amcheck is not installed';
 }
 $node->safe_psql('postgres', 'CREATE EXTENSION ttl_docs; CREATE EXTENSION amcheck');
 

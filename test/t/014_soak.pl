@@ -1,8 +1,8 @@
 # A load that runs for a long time: the memory of backends, launcher and workers does not grow, nor do
-# tables, indexes and the backlog; no session meets an error.
+# tables, indexes and the backlog; no session gets an unexpected error.
 #
 # This is the only test in which documents expire in real time.  test/torture/soak.py makes the load,
-# and judges.
+# and checks the server.
 #	PG_TEST_TORTURE           runs an hour instead of half a minute
 #	PG_TEST_SOAK_SECONDS      sets the number of seconds
 #	PG_TEST_SOAK_REPORT       names a file to which the test appends its report
@@ -18,7 +18,7 @@ use Torture;
 use TtlServer;
 
 my $python = python_or_skip();
-plan skip_all => '/proc/PID/smaps_rollup, which shows the memory of a process, is not there'
+plan skip_all => 'there is no /proc/PID/smaps_rollup, which shows the memory of a process'
   unless -r '/proc/self/smaps_rollup';
 
 my $seconds = $ENV{PG_TEST_SOAK_SECONDS} // (torture() ? 3600 : 25);

@@ -5,7 +5,7 @@
 # the collections work as before.  The documents include an expired parent with live children
 # (SampleCollections.pm).
 #
-# Partial dumps follow, and cases that a restore must not confuse.
+# Then the test covers partial dumps, dumps by other users, materialized views, and equal OIDs.
 
 use strict;
 use warnings;
@@ -18,7 +18,7 @@ use Test::More;
 use TtlServer;
 
 my $dir = PostgreSQL::Test::Utils::tempdir();
-# Only make torture runs the forms that differ little from others.
+# Forms that differ little from others run only in "make torture".
 my $thorough = $ENV{PG_TEST_TORTURE};
 
 sub start
@@ -109,7 +109,7 @@ for my $database (sort keys %restores)
 create_database('sections');
 restore_ok('custom', 'sections', "--section=$_") for qw(pre-data data post-data);
 
-# The owner is no superuser.
+# The owner is not a superuser.
 $node->safe_psql('postgres', 'CREATE ROLE keeper LOGIN');
 create_database('of_keeper', 'CREATE EXTENSION ttl_docs', 'GRANT CREATE ON SCHEMA public TO keeper');
 $node->safe_psql('postgres', 'GRANT ALL ON DATABASE of_keeper TO keeper');
@@ -134,7 +134,7 @@ $second->safe_psql('postgres', 'ALTER DATABASE source RESET ttl_docs.purge');
 are_whole($second, 'source');
 $second->stop;
 
-# ---- The data only ----
+# ---- Data only ----
 
 # Into an empty schema.  Its foreign keys do not see the expired parent.  The purge is held,
 # because the labels come from a restore, too.
@@ -184,7 +184,7 @@ is($node->safe_psql('in_use', q{SELECT string_agg(id, ',' ORDER BY id) FROM sess
 	'dies later,dies soon,never,own', 'in_use: expired documents are hidden');
 is($node->safe_psql('in_use', q{SET ttl_docs.clock_offset = '15min';
 		SELECT string_agg(id, ',' ORDER BY id) FROM sessions}),
-	'never', 'in_use: documents live as long as the DefaultTTL of this collection says');
+	'never', 'in_use: the DefaultTTL of the existing collection decides when documents expire');
 let_workers_visit($node, 'in_use');
 is(count_on_disk($node, 'in_use', 'sessions'), '6', 'in_use: workers purge nothing');
 $node->safe_psql('in_use', "SELECT ttl_docs.resume_purge('sessions')");
@@ -226,8 +226,8 @@ is($node->safe_psql('family', $family), $node->safe_psql('source', $family),
 	'family: children are visible, and their expired parent is hidden');
 is(states($node, 'family'), 'restored', 'family: the purge is held');
 
-# With --clean, over existing tables.  Without partitions: pg_restore --clean can never drop their
-# keys.
+# With --clean, over existing tables.  Partitions are left out, because pg_restore --clean cannot
+# drop their keys.
 dump_ok('family', 'source', '-Fc', '-t', 'parents', '-t', 'children', '-t', 'notes');
 $node->safe_psql('family', q{UPDATE children SET doc = '{"changed": 1}'});
 restore_ok('family', 'family', '--clean');
@@ -297,14 +297,14 @@ create_database('leaf_of_all', 'CREATE EXTENSION ttl_docs');
 restore_ok('custom', 'leaf_of_all', '-t', 'parts_1');
 is_collection_alone('leaf_of_all', 'parts_1', '2,3', 50);
 
-# A partition that has partitions, together with them
+# A partition that has partitions is dumped together with them.
 dump_ok('branch.sql', 'source', '-t', 'parts_2', '-t', 'parts_2_rest');
 create_database('branch', 'CREATE EXTENSION ttl_docs');
 script_fails_only_by('branch', qr/relation "public\.parts\w*" does not exist/);
 is_collection_alone('branch', 'parts_2', '102,103', 150);
 
-# Restored beside its partitioned table, it is a partition again.  ATTACH PARTITION creates the
-# keys, so the dump fails to create them.
+# Restored into a database with its partitioned table, it becomes a partition again.  ATTACH
+# PARTITION creates the keys, so the commands in the dump that create them fail.
 dump_ok('back.sql', 'source', '-t', 'parts_1');
 create_database('back');
 restore_ok('custom', 'back');
@@ -312,13 +312,14 @@ $node->safe_psql('back', 'DROP TABLE parts_1');
 script_fails_only_by('back', qr/multiple primary keys .* are not allowed|relation "parts_1__slot_idx" already exists/);
 pictures_agree(picture($node, 'back'), $before, 'back');
 
-# ---- By others ----
+# ---- Dumps by other users ----
 
-# The dump of a user who may read the tables, but does not own them, has what this user sees.
+# If a user may read the tables but does not own them, the dump contains the documents that this
+# user sees.
 $node->safe_psql('source', 'GRANT SELECT ON ALL TABLES IN SCHEMA public TO keeper');
 dump_ok('reader.sql', 'source', '-n', 'public', '-U', 'keeper');
-unlike(slurp_file("$dir/reader.sql"), qr/^dead by/m, 'reader: the dump has no expired documents');
-like(slurp_file("$dir/reader.sql"), qr/^dies soon\t/m, 'reader: the dump has the live documents');
+unlike(slurp_file("$dir/reader.sql"), qr/^dead by/m, 'reader: the dump contains no expired documents');
+like(slurp_file("$dir/reader.sql"), qr/^dies soon\t/m, 'reader: the dump contains the live documents');
 
 # ---- A materialized view ----
 
@@ -332,8 +333,8 @@ is($node->safe_psql('refreshed', q{SELECT string_agg(id, ',' ORDER BY id) FROM s
 
 # ---- The same OIDs ----
 
-# In new servers, the first table of the database "postgres" has the same OID.  It counts as
-# restored nevertheless.
+# In new servers, the first table of the database "postgres" has the same OID.  It still
+# counts as restored.
 my @twins = map { start("twin_$_") } (1, 2);
 $twins[0]->safe_psql('postgres', 'ALTER DATABASE postgres SET ttl_docs.purge = off');
 $twins[0]->safe_psql(

@@ -1,7 +1,7 @@
-# A streaming standby gives the same answers as its primary, follows the settings of the primary,
+# A streaming standby returns the same results as its primary, follows the settings of the primary,
 # and takes over when it is promoted.
 #
-# 1. The answers agree for all kinds of collections, at several instants, while expired documents
+# 1. The results agree for all kinds of collections, at several instants, while expired documents
 #    are on disk (SampleCollections.pm): with new plans, with cached plans of one session, and in a
 #    dump of the standby.
 # 2. Settings change on the primary, one by one.
@@ -33,7 +33,7 @@ my $standby = PostgreSQL::Test::Cluster->new('standby');
 $standby->init_from_backup($primary, 'base', has_streaming => 1);
 $standby->start;
 
-# ---- The same answers ----
+# ---- The same results ----
 
 # Some documents and a change of settings come after the backup.
 $primary->safe_psql(
@@ -152,7 +152,7 @@ SKIP:
 	skip 'no query_safe in this PostgreSQL::Test', 1 unless $session->can('query_safe');
 	$session->query_safe('SET plan_cache_mode = force_generic_plan');
 	$session->query_safe("PREPARE ids AS $ids");
-	is($session->query_safe('EXECUTE ids'), '[never,new,old,old with ttl]', 'change: all documents are live before');
+	is($session->query_safe('EXECUTE ids'), '[never,new,old,old with ttl]', 'change: all documents are live before the first change');
 	seen_after(q{SELECT ttl_docs.set_default_ttl('changing', 3600)}, 'never,new,old with ttl', 'DefaultTTL lowered');
 	seen_after(q{SELECT ttl_docs.set_default_ttl('changing', 864000)},
 		'never,new,old with ttl', 'DefaultTTL raised, expired documents stay expired');
@@ -202,7 +202,7 @@ $primary->stop;
 $standby->promote;
 pictures_agree(picture($standby, 'source'), $before, 'promoted');
 becomes($standby, 'source', q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'ttl_docs launcher'},
-	'1', 'promoted: there is a launcher');
+	'1', 'promoted: a launcher runs');
 $standby->safe_psql('source', 'ALTER DATABASE source RESET ttl_docs.purge');
 let_workers_visit($standby, 'source');
 my $dead = q{SET ttl_docs.show_expired = on; SELECT string_agg(id, ',' ORDER BY id) FROM %s WHERE id LIKE '%%dead%%'};
@@ -216,7 +216,7 @@ pictures_agree(picture($standby, 'source'), $before, 'promoted and purged',
 	grep { /^live at/ } sort keys %$before);
 behaves($standby, 'source', 'promoted');
 
-# ---- The old primary comes back ----
+# ---- The old primary becomes a standby ----
 
 my $after = picture($standby, 'source');
 $standby->safe_psql('postgres', 'CHECKPOINT');
@@ -235,7 +235,7 @@ $primary->start;
 $standby->wait_for_catchup($primary);
 pictures_agree(picture($primary, 'source'), $after, 'rewound');
 is( $primary->safe_psql('source', q{SELECT count(*) FROM pg_stat_activity WHERE backend_type LIKE 'ttl_docs%'}),
-	'0', 'rewound: there is no launcher');
+	'0', 'rewound: no launcher runs');
 $primary->stop;
 $standby->stop;
 

@@ -1,5 +1,5 @@
-# Logical replication: stamps arrive unchanged, a purge arrives as deletes, and the subscriber
-# purges nothing by itself.
+# Logical replication: stamps arrive unchanged, a purge arrives as deletes, and the subscriber itself
+# purges nothing.
 #
 # Workers run on both servers.  The tables of the subscriber are collections with a DefaultTTL of
 # their own: the same, a shorter or a longer one.  After each step the test compares the rows on
@@ -33,8 +33,8 @@ my $subscriber = start('subscriber');
 
 # Each table, with its DefaultTTL on the publisher and on the subscriber:
 # - events: the same DefaultTTL
-# - shorter, longer: the subscriber has a shorter, or a longer one
-# - bag: has no key, so that the whole row identifies it; the subscriber has a longer one
+# - shorter, longer: the subscriber has a shorter, or a longer DefaultTTL
+# - bag: has no key, so that the whole row identifies it; the subscriber has a longer DefaultTTL
 # - parts: has partitions on the publisher, whose changes arrive as changes of their root
 # - parents and notes: the purge of a parent deletes its notes
 # - listed: its column list has no system columns
@@ -101,7 +101,7 @@ $publisher->safe_psql(
 		listed (id, doc), stamped (id, doc, _ts), plain, plain_bag
 		WITH (publish_via_partition_root = true)});
 
-# The rows of a table on disk, with their stamps.  Without the slot, which differs.
+# Returns the rows of a table on disk with their stamps, but without the slot, which differs.
 sub rows_of
 {
 	my ($server, $table) = @_;
@@ -149,7 +149,7 @@ $subscriber->safe_psql('postgres', "CREATE SUBSCRIPTION sub CONNECTION '$connstr
 $subscriber->wait_for_subscription_sync($publisher, 'sub');
 is( rows_of($subscriber, 'events') . "\n",
 	rows_of($publisher, 'events') =~ s/^.*"id": "expired".*\n//mr . "\n",
-	'first copy: it keeps the stamps, and leaves expired documents out');
+	'first copy: stamps are kept, and expired documents are left out');
 arrives('first copy', 'longer', 'bag');
 # From now on both sides have the same rows.
 publish($_)
@@ -161,7 +161,8 @@ publish($_)
 
 # ---- Changes ----
 
-# All kinds of writes, hours ago.  Some documents have expired when they arrive.
+# All kinds of writes, with a clock that is hours behind.  Some documents have expired when they
+# arrive.
 publish(
 	q{
 	SET ttl_docs.clock_offset = '-10h';
@@ -187,7 +188,7 @@ is(live_on_subscriber('events'), 'inherits,with ttl', 'changes: the subscriber h
 is(live_on_subscriber('shorter'), 'with ttl', 'changes: documents live shorter under a shorter DefaultTTL of the subscriber');
 is(live_on_subscriber('longer'), 'inherits,never', 'changes: documents without a ttl live longer under a longer DefaultTTL of the subscriber');
 
-# An update of a document that has expired only on the subscriber is no late write.
+# An update of a document that has expired only on the subscriber still applies.
 publish(
 	q{
 	UPDATE shorter SET doc = '{"changed": 1}' WHERE id = 'inherits';
@@ -225,7 +226,7 @@ is($subscriber->safe_psql('postgres', q{SELECT ttl_docs.get_default_ttl('longer'
 
 # ---- Publishers that do not send _ts ----
 
-# An UPDATE on the publisher renews the document on the subscriber, also if it changes nothing.
+# An UPDATE on the publisher renews the document on the subscriber, even if it changes nothing.
 my @without_ts = ('listed', 'plain', 'plain_bag');
 for my $table (@without_ts, 'stamped')
 {
@@ -253,7 +254,7 @@ for my $table (@without_ts, 'stamped')
 		SELECT id, _ttl, ttl_docs.expires_at('$table', _ts, _ttl) - now() BETWEEN interval '25 min' AND interval '2 h',
 			_slot = ttl_docs_internal.slot(_ts, _ttl, 3600) FROM $table ORDER BY id}),
 		"changed|1800|t|t\ntouched|7200|t|t",
-		"no _ts: ttl and slot of $table are right");
+		"no _ts: ttl and slot of $table are correct");
 }
 publish(qq{DELETE FROM $_}) for (@without_ts, 'stamped');
 
@@ -294,8 +295,8 @@ is($subscriber->safe_psql('postgres', 'SELECT sum(purged) FROM ttl_docs.stat_col
 
 # ---- The purge of the publisher does not arrive ----
 
-# A publication of inserts only; and two servers that subscribe to each other, each of which
-# publishes its own rows.
+# Either the publication has inserts only, or two servers subscribe to each other and each publishes
+# its own rows.
 for my $server ($publisher, $subscriber)
 {
 	$server->safe_psql(
@@ -414,8 +415,8 @@ is(rows_of($subscriber, 'blank'), rows_of($publisher, 'blank'), 'adopt: rows tha
 is($subscriber->safe_psql('postgres', sprintf $docs, $_), 'a{"n": 2}', "adopt: changes of $_ arrive")
   for ('keyed', 'blank');
 
-# With a key on both sides, as the hint says; with a publication of inserts only; and with stamps
-# from a column.
+# Accepted cases: a key on both sides, as the hint says; a publication of inserts only; stamps from a
+# column.
 $_->safe_psql('postgres', 'ALTER TABLE keyless ADD PRIMARY KEY (id)') for ($subscriber, $publisher);
 like(adopt($publisher, 'keyless', 3600), $published, 'adopt: the publisher accepts the table with a new key');
 publish(q{UPDATE keyless SET doc = '{"n": 2}' WHERE id = 'a'; DELETE FROM keyless WHERE id = 'b'});
@@ -448,7 +449,7 @@ like(adopt($publisher, 'dated', 3600, q{last_modified => 'changed'}), $published
 is(adopt($publisher, 'listed_log', 3600), '', 'adopt: no notice if a column list leaves the new columns out');
 is(adopt($publisher, 'unpublished', 3600), '', 'adopt: no notice for a table that is not published');
 like(adopt($publisher, 'all_of_it.branch', 3600), qr/Table "leaf" is published with REPLICA IDENTITY FULL/,
-	'adopt: a partition that is published by its schema is refused');
+	'adopt: a partition that is published with its schema is refused');
 $_->stop for ($subscriber, $publisher);
 
 done_testing();

@@ -1,13 +1,13 @@
-# pg_basebackup and point-in-time recovery: a recovered server shows what the first server showed
-# at that time, and expired documents stay expired.
+# pg_basebackup and point-in-time recovery: a recovered server shows the same documents as the original
+# server at that time, and expired documents stay expired.
 #
 # After the backup, one collection has a history: documents expire because the DefaultTTL is
 # lowered, stay expired when it is raised, one of them loses its key to a new document, the others
 # are purged, and TTL is turned off.  Each event is one transaction, and recovery stops before or
 # after it.  Other collections of all kinds do not change (SampleCollections.pm).
 #
-# A recovered server has the OIDs of the first one.  So nothing is held, and the purge goes on when
-# recovery ends.  The test first sets ttl_docs.purge = off, to see the server as it was.
+# A recovered server has the same OIDs as the original.  So nothing is held, and the purge goes on when
+# recovery ends.  The test first sets ttl_docs.purge = off, to see the server before the purge.
 
 use strict;
 use warnings;
@@ -49,7 +49,8 @@ $primary->safe_psql(
 		('due later', '{"ttl": 9000}');
 });
 
-# The documents that the collection shows, now and at other times; the rows on disk; its settings.
+# Returns the visible documents of the collection, now and at other times; its rows on disk; and its
+# settings.
 sub history
 {
 	my ($node) = @_;
@@ -160,17 +161,17 @@ is( $node->safe_psql(
 		INSERT INTO cache (id, doc) VALUES ('new', '{}'), ('short', '{"ttl": 60}');
 		SET ttl_docs.clock_offset = '2min';
 		SELECT string_agg(id, ',') FROM cache}),
-	'new', 'by_itself: new documents of an unlogged collection expire');
+	'new', 'by_itself: new documents in an unlogged collection expire');
 $node->stop;
 
-# A recovery that waits at its target gives answers like a standby, and purges nothing.
+# A recovery that waits at its target behaves like a standby, and purges nothing.
 $node = recover('paused', 'lowered', 'on', 'pause', conf => 'ttl_docs.purge = on');
 $node->poll_query_until('postgres', q{SELECT pg_get_wal_replay_pause_state() = 'paused'}) or die 'no pause';
 is(history($node), $after{lowered}, 'paused: the collection is as it was at that time');
 pictures_agree(picture($node, 'source'), $sample, 'paused');
 is(states($node, 'postgres'), 'standby', 'paused: the state is standby');
 is($node->safe_psql('postgres', q{SELECT count(*) FROM pg_stat_activity WHERE backend_type LIKE 'ttl_docs%'}),
-	'0', 'paused: there is no launcher');
+	'0', 'paused: no launcher runs');
 $node->safe_psql('postgres', 'SELECT pg_wal_replay_resume()');
 $node->poll_query_until('postgres', 'SELECT NOT pg_is_in_recovery()') or die 'recovery does not end';
 purge_goes_on($node, 'paused', 'due later,young');

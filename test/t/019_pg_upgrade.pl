@@ -4,12 +4,12 @@
 # builds ttl_docs for it, as test/env.sh does for the server of the tests.  Without the variable the
 # test is skipped; test/upgrade_matrix.sh runs it on real pairs of versions.
 #
-# By copy and by link.  Before the purge: stamps, settings and floors are the same; expired documents
-# are hidden, now and later; no collection counts as restored, because tables and databases keep
-# their OIDs.  Then the purge goes on, and everything works (SampleCollections.pm).
+# The test upgrades by copy and by link.  Before the purge: stamps, settings and floors are the
+# same; expired documents are hidden, now and later; no collection counts as restored, because tables and
+# databases keep their OIDs.  Then the purge goes on, and everything works (SampleCollections.pm).
 #
-# Most owners are no superusers: while pg_upgrade attaches partitions and adds foreign keys, they do
-# not have rights on the functions of the extension yet.
+# Most owners are not superusers: while pg_upgrade attaches partitions and adds foreign keys, they do
+# not have privileges on the functions of the extension yet.
 
 use strict;
 use warnings;
@@ -23,7 +23,7 @@ use TtlServer;
 
 my $old_config = $ENV{PG_TEST_OLD_CONFIG}
   or plan skip_all => 'PG_TEST_OLD_CONFIG does not name the pg_config of an older PostgreSQL';
--x $old_config or die "PG_TEST_OLD_CONFIG=$old_config is no program";
+-x $old_config or die "PG_TEST_OLD_CONFIG=$old_config is not a program";
 
 my $conf = q{
 shared_preload_libraries = 'ttl_docs'
@@ -64,8 +64,8 @@ my $install_path = install_old();
 
 # ---- The old server ----
 
-# The sample is in a database of its own.  The database "postgres" has a collection whose file has
-# another number than its OID.
+# The sample is in a database of its own.  The database "postgres" has a collection whose file number
+# differs from its OID.
 my $old = init_server('old', 1, install_path => $install_path);
 $old->start;
 make_sample($old, 'source');
@@ -82,7 +82,8 @@ $old->safe_psql(
 $old->safe_psql('postgres', 'VACUUM FULL rewritten');
 
 # Tables of an application, with their own role: partitions of several levels, and foreign keys
-# between collections.  One keeps an expired customer, another one deletes the orders with it.
+# between collections.  One foreign key keeps an expired customer on disk; another one deletes the
+# orders with their customer.
 $old->safe_psql(
 	'source', q{
 	CREATE ROLE app;
@@ -135,7 +136,7 @@ note("pg_upgrade from $versions");
 
 # ---- Without the library ----
 
-# The new server has to preload it.  pg_upgrade detects this before it does anything.
+# If the new server does not preload the library, pg_upgrade fails before it changes anything.
 my $unprepared = init_server('unprepared', 0);
 my ($ok, $output) = run_pg_upgrade($old, $unprepared, '--check');
 ok(!$ok, "$versions: pg_upgrade refuses a new server that does not preload ttl_docs")
@@ -143,7 +144,7 @@ ok(!$ok, "$versions: pg_upgrade refuses a new server that does not preload ttl_d
 
 # ---- By copy and by link ----
 
-# From the same old server.  Linking is last: it makes the old server unusable.
+# Both start from the same old server.  Linking is last, because it makes the old server unusable.
 for ([ copied => () ], [ linked => '--link' ])
 {
 	my ($name, @options) = @$_;

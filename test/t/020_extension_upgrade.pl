@@ -3,8 +3,8 @@
 #
 # An upgrade begins at every version that has a script of its own, and takes every step to the
 # default version one by one.  The test compares all objects of the extension with their definitions,
-# comments and rights, and the documents, live and expired, before and after.  As long as there is one
-# version, the upgrade goes from this version to itself, and must change nothing.
+# comments and privileges, and the documents, live and expired, before and after.  As long as only one
+# version exists, the upgrade goes from this version to itself, and must change nothing.
 
 use strict;
 use warnings;
@@ -40,7 +40,7 @@ sub steps_from
 	return split /--/, $path;
 }
 
-# There is a way from every version, also from those that only an upgrade reaches.
+# Every version has an update path, even a version that only an upgrade reaches.
 for my $version (
 	split /\n/,
 	$node->safe_psql('postgres',
@@ -51,7 +51,7 @@ for my $version (
 
 # ---- Objects ----
 
-# A text with all objects of the extension: name, comment, rights and definition.  It depends neither
+# A text with all objects of the extension: name, comment, privileges and definition.  It depends neither
 # on search_path nor on OIDs.
 my $objects = q{
 	SET search_path = '';
@@ -95,7 +95,7 @@ my $fresh = $node->safe_psql('fresh', $objects);
 like($fresh, qr/^function\|ttl_docs\.create_collection\([^)]*\)\|comment: create a table for documents/m,
 	'objects: the text has functions with their comments');
 like($fresh, qr/^view\|ttl_docs\.collections\|.*rights: .*=r\/.*definition: v +SELECT/m,
-	'objects: the text has views with their rights');
+	'objects: the text has views with their privileges');
 unlike($fresh, qr/^not of the extension/m, 'objects: all functions in the schemas belong to the extension');
 
 # ---- Every upgrade ----
@@ -129,7 +129,7 @@ for my $version (@installable)
 	is($node->safe_psql($database, $objects), $fresh, "$how: the objects are the same after an update in one command");
 }
 
-# An update to a version without a way is refused, and changes nothing.
+# An update to a version without an update path is refused, and changes nothing.
 like(error_of($node, 'fresh', "ALTER EXTENSION $extension UPDATE TO '0.0'"),
 	qr/has no update path from version "\Q$today\E" to version "0\.0"/, 'no path: the update fails');
 is($node->safe_psql('fresh', $objects), $fresh, 'no path: nothing changes');

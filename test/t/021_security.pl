@@ -1,11 +1,11 @@
 # The parts of docs/security.md that SQL tests cannot check.
 #
-# - Every threat in its tables names a test that exists, with the section that it quotes.
-# - The extension script gives nothing to users who were in the database before, as pgspot's rules
-#   demand: it finds nothing by a search_path that others can write to, takes over no existing
-#   object, and lends no rights.  Scripts that break a rule show that the checker works.
-# - CREATE EXTENSION under a search_path full of traps, and after somebody has created its schema.
-# - Settings for superusers that a client sends when it connects.
+# - Every threat in its tables names an existing test, with the section that it quotes.
+# - The extension script follows pgspot's rules, so users who prepared the database before gain
+#   nothing: it uses no search_path that others can write to, takes over no existing object, and has no
+#   SECURITY DEFINER or LEAKPROOF function.  Scripts that break a rule show that the checker works.
+# - CREATE EXTENSION is safe under a search_path full of traps, and fails if its schema exists already.
+# - A client that is not a superuser cannot set privileged settings when it connects.
 # - The workers, which are superusers, purge a table that has code wherever a table can have code, in
 #   a database with hostile settings of its owner.
 
@@ -44,12 +44,12 @@ for my $line (split /\n/, slurp_file('docs/security.md'))
 		ok(index(slurp_file($file), $section) >= 0, "$file has \"$section\"")
 		  if defined $section;
 	}
-	is($cell, '', "the tests of a threat are named correctly: $cells[0]");
-	cmp_ok($tests, '>', 0, "a threat names a test: $cells[0]");
+	is($cell, '', "the threat names its tests in the right form: $cells[0]");
+	cmp_ok($tests, '>', 0, "the threat names a test: $cells[0]");
 }
 cmp_ok($threats, '>', 30, 'docs/security.md has tables of threats');
 is_deeply([ grep { !$named{$_} } sort glob('test/sql/security_*.sql') ],
-	[], 'docs/security.md names every test of security');
+	[], 'docs/security.md names every security test');
 
 # ---- The extension script ----
 
@@ -74,7 +74,7 @@ sub statements_of
 	return split /\s*;\s*/, $bare;
 }
 
-# The rules that a statement breaks.  %$made has the schemas that the script has created.
+# Returns the rules that a statement breaks.  %$made has the schemas that the script has created.
 sub faults_of
 {
 	my ($statement, $made) = @_;
@@ -109,12 +109,12 @@ sub faults_of
 	}
 	elsif ($statement !~ /^(GRANT|COMMENT ON)\b/i)
 	{
-		push @faults, 'is no expected statement';
+		push @faults, 'is not an expected statement';
 	}
 	return @faults;
 }
 
-# In a query everything has its schema: functions, operators, types and tables.
+# In a query, every name has its schema: functions, operators, types and tables.
 sub faults_of_query
 {
 	my ($query) = @_;
@@ -183,7 +183,7 @@ for my $bad (
 		$bad->[1], "the checker finds: $bad->[0]");
 }
 
-# The script grants the expected rights, and no others.
+# The script grants the expected privileges, and no others.
 is_deeply(
 	[ sort grep { /^GRANT/ } statements_of(slurp_file($script)) ],
 	[
@@ -193,7 +193,7 @@ is_deeply(
 		'GRANT USAGE ON SCHEMA ttl_docs TO PUBLIC',
 		'GRANT USAGE ON SCHEMA ttl_docs_internal TO PUBLIC'
 	],
-	'the script grants the expected rights, and no others');
+	'the script grants the expected privileges, and no others');
 # The script runs with this schema as its search_path.  Nobody can add objects to it.
 like(slurp_file('ttl_docs.control'), qr/^schema = pg_catalog$/m, 'the control file names pg_catalog');
 like(slurp_file('ttl_docs.control'), qr/^relocatable = false$/m, 'the extension cannot be moved to another schema');
@@ -209,7 +209,7 @@ my $traps = q{
 		RETURN true;
 	END $$;
 };
-# Makes a database of mallory, with a trap.
+# Creates a database that mallory owns, with traps.
 sub database
 {
 	my ($name) = @_;
@@ -261,14 +261,14 @@ like($stderr, qr/schema "ttl_docs" already exists/, 'the error names the schema'
 like(error_of($node, 'squatted', 'SET ROLE mallory; DROP SCHEMA ttl_docs; CREATE EXTENSION ttl_docs'),
 	qr/permission denied to create extension/, 'the owner of a database cannot install the extension');
 
-# ---- Settings that a client brings along ----
+# ---- Settings that a client sends when it connects ----
 
 for my $setting ('show_expired=on', 'clock_offset=5', 'purge=off')
 {
 	local $ENV{PGOPTIONS} = "-c ttl_docs.$setting";
 	($ret, $stdout, $stderr) = $node->psql('postgres', 'SELECT 1', extra_params => [ '-U', 'mallory' ]);
 	isnt($ret, 0, "$setting: an ordinary user cannot connect with it");
-	like($stderr, qr/permission denied to set parameter/, "$setting: the error is about the right to set it");
+	like($stderr, qr/permission denied to set parameter/, "$setting: the error names the missing privilege");
 	is($node->safe_psql('postgres', 'SELECT 1'), '1', "$setting: a superuser can connect with it");
 }
 {
@@ -335,7 +335,7 @@ is($node->safe_psql('hostile', q{SELECT DISTINCT g.who FROM public.gained AS g})
 is($node->safe_psql('hostile', q{SELECT DISTINCT g.how FROM public.gained AS g ORDER BY g.how}),
 	"deferred_trigger\nrow_trigger\nstatement_trigger", 'only its triggers run');
 
-# An owner whose label tells of floors at the end of time does not disturb the workers.
+# A label with floors at the end of the time range does not disturb the workers.
 $node->safe_psql('postgres', q{
 	SELECT ttl_docs.create_collection('healthy', 60);
 	CREATE SCHEMA m AUTHORIZATION mallory;
@@ -351,9 +351,9 @@ $node->safe_psql('postgres', q{
 	SET ttl_docs.clock_offset = '-1h';
 	INSERT INTO healthy (id, doc) VALUES ('a', '{}');
 });
-until_on_disk('healthy', 0, 'another collection is purged beside a hostile label');
+until_on_disk('healthy', 0, 'another collection is purged despite a hostile label');
 sql("SET ttl_docs.clock_offset = '-1h'; INSERT INTO healthy (id, doc) VALUES ('b', '{}')");
-until_on_disk('healthy', 0, 'another collection is purged beside a hostile label, again');
+until_on_disk('healthy', 0, 'another collection is purged despite a hostile label, again');
 
 nothing_crashed($node);
 $node->stop;

@@ -1,7 +1,7 @@
 # Bad input by SQL: hostile arguments for every function, documents and ttl values of every kind, in
 # databases of four encodings.  test/torture/fuzz.py sends them, and checks the answers.  This file
 # checks what a client does not see: the log of the server.  No process, workers included, may have
-# crashed or met an internal error.
+# crashed or raised an internal error.
 #
 # With PG_TEST_TORTURE: more seeds, longer runs, and documents of megabytes.  PG_TEST_FUZZ has other
 # arguments for fuzz.py, such as those that a failure has printed.
@@ -36,7 +36,7 @@ log_min_error_statement = panic
 
 foreach my $run (@runs)
 {
-	ok(run_on($node, $python, 'test/torture/fuzz.py', split(' ', $run)), "fuzz.py $run: all answers are right");
+	ok(run_on($node, $python, 'test/torture/fuzz.py', split(' ', $run)), "fuzz.py $run: all answers are correct");
 }
 
 # Now workers purge the documents that are left, with stamps and settings of all kinds.

@@ -45,7 +45,7 @@ $node->safe_psql(
 	VACUUM (ANALYZE) c, p, plain;
 });
 
-# Queries, and their right results.
+# Queries, and their correct results.
 my @queries = (
 	['SELECT count(*) FROM c' => 3],
 	[q{SELECT count(*) FROM c WHERE id LIKE 'd%'} => 0],
@@ -61,7 +61,7 @@ my @queries = (
 	['WITH w AS MATERIALIZED (SELECT * FROM c) SELECT (SELECT count(*) FROM w) + (SELECT count(*) FROM p)' => 5],
 	['SELECT count(*) FROM (SELECT id FROM c UNION ALL SELECT id::text FROM p) AS u' => 5],);
 
-# All queries return the right results with some settings.  Each counts as a test.
+# All queries return the correct results under these settings.  Each counts as a test.
 sub rival_is
 {
 	my ($settings, $name) = @_;
@@ -93,7 +93,7 @@ is($node->safe_psql(
 		DECLARE d CURSOR FOR SELECT id FROM c ORDER BY 1;
 		FETCH 1 FROM d;
 		COMMIT;
-		}), "3\n3\nlive1", 'a cached plan that was made without us hides expired documents');
+		}), "3\n3\nlive1", 'a cached plan that was made without our hook hides expired documents');
 is( $node->safe_psql(
 		'postgres', q{
 		LOAD 'rival';
@@ -106,7 +106,7 @@ is( $node->safe_psql(
 			WHEN MATCHED THEN UPDATE SET doc = '{"updated": 1}' WHEN NOT MATCHED THEN INSERT (id, doc) VALUES (v.id, '{}');
 		SELECT doc FROM c WHERE id = 'dead2';
 		ROLLBACK;
-		}), "{}\n{}", 'writes that were planned without us do not see expired documents');
+		}), "{}\n{}", 'writes that were planned without our hook do not see expired documents');
 my $explained = $node->safe_psql('postgres',
 	q{LOAD 'rival'; SET rival.planner = on; EXPLAIN (COSTS OFF) SELECT id FROM c ORDER BY id});
 like($explained, qr/is_live/, 'EXPLAIN shows our filter');

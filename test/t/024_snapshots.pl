@@ -1,6 +1,6 @@
-# 1. Snapshots: imported ones, after the clock was set back, and on a standby.
-# 2. A document that arrives late blocks no key: when COPY waits for its client, and when a worker
-#    raises the earliest expiry of the table.
+# 1. Snapshots have the right instant: imported ones, after the clock is set back, and on a standby.
+# 2. A row that is stored long after its _ts was set blocks no key: while COPY waits for its client,
+#    and when a worker raises the earliest expiry of the table.
 
 use strict;
 use warnings;
@@ -38,7 +38,7 @@ sub set_clock
 sql(q{SELECT ttl_docs.create_collection('c', 3000); INSERT INTO c VALUES ('a', '{"n": 1}')});
 
 # Exports a snapshot, updates the document until only its last version is live, and imports the
-# snapshot: in it, the old version is live.
+# snapshot.  In the snapshot, the old version is live.
 my $age = 0;
 
 sub is_imported
@@ -138,7 +138,7 @@ like(error_of($node, 'postgres', q{BEGIN ISOLATION LEVEL REPEATABLE READ; SET TR
 
 # ---- A clock that is set back ----
 
-# The last statement of a session ended at a later time of the clock than the next one begins.
+# By the clock, a statement of a session begins earlier than the previous one ended.
 set_clock(100000);
 sql(q{SELECT ttl_docs.create_collection('back', 3000)});
 my $session = session();

@@ -1,6 +1,6 @@
 # A server with Citus: a collection cannot become a Citus table, and a Citus table cannot become a
-# collection.  The test is skipped where Citus is not installed; test/sql/citus.sql tests the same with
-# a stand-in for Citus.
+# collection.  The test is skipped if Citus is not installed; test/sql/citus.sql tests the same with an
+# imitation of Citus.
 
 use strict;
 use warnings;
@@ -39,7 +39,7 @@ $node->safe_psql(
 	SELECT citus_set_node_property('$host', $port, 'shouldhaveshards', true);
 });
 
-# Runs a command, which fails with a message.  Counts as two tests.
+# Runs a command that must fail with this message.  Counts as two tests.
 sub refused
 {
 	my ($sql, $message, $name) = @_;
@@ -156,7 +156,7 @@ is( $node->safe_psql(
 	}),
 	"2\n2\n2\n2", 'a collection hides expired documents in queries with Citus tables');
 
-# What the hints advise works: release(), and undistribute_table().
+# The functions that the hints name work: release() and undistribute_table().
 is( $node->safe_psql(
 		'postgres', q{
 		SET client_min_messages = warning;

@@ -1,6 +1,6 @@
-# pg_repack replaces a table by a copy, which it fills with INSERT ... SELECT.  The copy has to have
-# the expired documents, too: only the purge may delete them, with their triggers and foreign key
-# actions, and not while it is held.
+# pg_repack replaces a table by a copy, which it fills with INSERT ... SELECT.  The copy must contain
+# the expired documents, too: only the purge may delete them, with triggers and foreign key actions,
+# and not while it is held.
 
 use strict;
 use warnings;
@@ -180,7 +180,7 @@ SKIP:
 	is(on_disk('mine'), '13', 'the owner: all documents are on disk');
 }
 
-# Runs a query that copies rows into a new table of a schema.  Returns their number, or the error.
+# Runs a query that copies rows into a new table in a schema.  Returns the number of rows, or the error.
 sub copied
 {
 	my ($copy, %with) = @_;
@@ -205,7 +205,7 @@ is(copied("LOAD 'rival'; SET rival.planner = on; $query", role => 'postgres'), '
 is(copied($query, role => 'reader'), '3', 'other users copy live documents only');
 is(copied('INSERT INTO public.copy SELECT id FROM ONLY mine', schema => 'public'), '3', 'the owner copies live documents only into another schema');
 
-# A plan that was made for the owner is not one for others.
+# A cached plan of the owner copies no expired documents for other users.
 is( sql(qq{
 		CREATE TABLE repack.copy AS SELECT id FROM mine WITH NO DATA;
 		GRANT INSERT ON repack.copy TO reader;
@@ -219,12 +219,12 @@ is( sql(qq{
 		RESET ROLE;
 		SELECT count(*) FROM repack.copy;
 		DROP TABLE repack.copy;
-	}), "13\n3", 'the user who executes a plan decides, not the user who made it');
+	}), "13\n3", 'the user who executes a plan counts, not the user who made it');
 
-# A query that is not that of pg_repack would lose documents, so it is refused.
+# A query that differs from pg_repack's would lose documents, so it is refused.
 my $refused = qr/cannot copy "mine" into the schema of pg_repack with this query/;
 like(copied("GRANT INSERT ON repack.copy TO owner; SET ROLE owner; $query; RESET ROLE", role => 'postgres'),
-	$refused, "somebody else's table is refused");
+	$refused, "another user's table is refused");
 like(copied('INSERT INTO repack.copy SELECT a.id FROM ONLY mine AS a, ONLY mine AS b'), $refused, 'a join is refused');
 like(copied('INSERT INTO repack.copy SELECT id FROM ONLY mine WHERE EXISTS (SELECT FROM plain OFFSET 0)', role => 'postgres'),
 	$refused, 'a sub-query is refused');
@@ -252,7 +252,7 @@ sql('GRANT CREATE ON SCHEMA public TO reader; ALTER TABLE leaf OWNER TO reader')
 like(copied('INSERT INTO repack.copy SELECT id FROM ONLY leaf', role => 'reader'),
 	qr/cannot copy "leaf".*HINT: .*as the owner of "tree"/s, 'a copy of a partition by its own owner is refused');
 
-# The name of the schema alone is nothing.
+# A schema named repack that does not belong to pg_repack is an ordinary schema.
 sql('CREATE DATABASE other');
 $node->safe_psql('other', q{
 	CREATE EXTENSION ttl_docs;

@@ -63,7 +63,7 @@ $node->restart;
 is_not_purged('docs', 11, 'the hold survives a restart');
 is(sql(q{SELECT holds FROM ttl_docs.collections WHERE collection = 'docs'::regclass}), '{grace}', 'the view shows the hold after a restart');
 
-# To raise the DefaultTTL or to turn TTL off does not end the hold.
+# Raising the DefaultTTL or turning TTL off does not end the hold.
 change(q{SELECT ttl_docs.set_default_ttl('docs', NULL)});
 is_not_purged('docs', 11, 'another change does not end the hold');
 
@@ -83,9 +83,9 @@ $notice = change(q{SET ttl_docs.purge_grace = 0; SELECT ttl_docs.set_default_ttl
 unlike($notice, qr/held/, 'purge_grace = 0: there is no hold');
 until_on_disk('quick', 0, 'purge_grace = 0: the documents are purged');
 
-# Workers count a held collection again when more documents expire, also shortly after a count,
-# and also if there is a backlog already.  (Without a reason they visit every five minutes, which
-# is longer than the test waits.)
+# Workers count a held collection again when more documents expire, even shortly after a count, and
+# even if there is a backlog already.  Without a reason they visit only every five minutes, which is
+# longer than the test waits.
 sql(q{SELECT ttl_docs.create_collection('counted', 600); SELECT ttl_docs.pause_purge('counted')});
 for my $count (1 .. 3)
 {

@@ -1,4 +1,4 @@
-# Cases in which the purge could miss something, or could stop without a sign: settings that
+# Cases in which the purge could miss documents, or stop without notice: settings that
 # change while a worker starts, prepared transactions, more tables than shared memory has entries
 # for, and servers without a free slot for a worker.
 #
@@ -31,14 +31,14 @@ log_min_messages = debug1
 
 my $hold_file = $node->data_dir . '/hold_children';
 
-# How many processes hold_children has stopped.
+# Returns how many processes hold_children has stopped.
 sub held
 {
 	my @held = glob($node->data_dir . '/held.*');
 	return scalar @held;
 }
 
-# Waits until hold_children has stopped so many processes.  Counts as a test.
+# Waits until hold_children has stopped this number of processes.  Counts as a test.
 sub wait_for_held
 {
 	my ($count, $name) = @_;
@@ -50,8 +50,8 @@ sub wait_for_held
 	return;
 }
 
-# 1. Runs a command in the session, which makes a worker start.  hold_children stops the worker,
-#    which has inherited the old setting.
+# 1. Runs a command in the session that makes a worker start.  hold_children stops the worker, which
+#    has inherited the old setting.
 # 2. Changes the setting, and waits until the launcher has read it.
 # 3. Lets the worker continue.
 sub change_while_worker_starts
@@ -70,7 +70,7 @@ sub change_while_worker_starts
 	$node->wait_for_log(qr/parameter "ttl_docs.purge" changed/, $log);
 	# after it has read the settings, the launcher starts a worker for a new database
 	$session->query_safe('CREATE DATABASE empty');
-	wait_for_held(2, "$setting: the launcher has read it");
+	wait_for_held(2, "$setting: the launcher has read the setting");
 	unlink $hold_file;
 	return;
 }
@@ -89,7 +89,7 @@ until_state('docs', 'disabled', 'turned off while a worker starts: the state is 
 is(on_disk('docs'), '10', 'turned off while a worker starts: nothing is purged');
 $session->quit;
 
-# The state stays while a worker reads the settings of the database again.
+# The state does not change while a worker reads the settings of the database again.
 my $log = log_size($node);
 sql(q{ALTER DATABASE postgres SET work_mem = '16MB'});
 my @states = map { sql(stat_of('state', 'docs')) } 1 .. 20;
@@ -201,7 +201,7 @@ sub restart_with
 	return;
 }
 
-# Collections that are written first get the entries.
+# The collections that are written to first get the entries.
 restart_with("ttl_docs.max_tables = 8\nttl_docs.purge = off\nttl_docs.purge_workers = 1\n");
 sql(q{SELECT ttl_docs.drop_collection(collection) FROM ttl_docs.collections});
 sql(slow_function(0.005));
@@ -243,7 +243,7 @@ cmp_ok(worker_starts($node, $log), '<=', 1 + (time - $began) / 30,
 sql(q{SELECT ttl_docs.resume_purge('quick_1')});
 until_on_disk('quick_1', 0, 'no entry: a change of a collection starts a round');
 
-# Another table gets an entry that becomes free.
+# When an entry becomes free, another table gets it.
 sql(q{SELECT ttl_docs.drop_collection('placed_1')});
 sql(q{SELECT ttl_docs.resume_purge('quick_1')});
 until_is(
@@ -259,11 +259,11 @@ restart_with("ttl_docs.max_tables = 10000\nmax_worker_processes = 1\n");
 sql(q{SELECT ttl_docs.create_collection('docs', 60), ttl_docs.create_collection('held', 60);
 	SELECT ttl_docs.pause_purge('held')});
 sql(expired('docs', 10));
-is(sql($state), 'no launcher: max_worker_processes', 'max_worker_processes = 1: there is no launcher');
-is(sql(stat_of('state', 'held')), 'paused', 'a paused collection is shown as paused nevertheless');
+is(sql($state), 'no launcher: max_worker_processes', 'max_worker_processes = 1: no launcher runs');
+is(sql(stat_of('state', 'held')), 'paused', 'without a launcher, a paused collection is still shown as paused');
 # the launcher of logical replication uses the other slot
 restart_with("max_worker_processes = 2\n");
-until_is($state, 'no worker: max_worker_processes', 'max_worker_processes = 2: there is no worker');
+until_is($state, 'no worker: max_worker_processes', 'max_worker_processes = 2: no worker can start');
 restart_with("max_worker_processes = 16\n");
 until_on_disk('docs', 0, 'max_worker_processes = 16: the collection is purged');
 until_state('docs', 'idle', 'max_worker_processes = 16: the state is idle');

@@ -1,5 +1,5 @@
-# Documents that the purge leaves because it cannot delete them: it purges the others, counts the
-# left ones exactly, and retries them less and less often.
+# Documents that the purge cannot delete: it purges the others, counts the undeletable ones exactly,
+# and retries them less and less often.
 
 use strict;
 use warnings;
@@ -45,7 +45,7 @@ sub advance
 	return;
 }
 
-# Writes an expired document behind the bad ones, and waits for a worker to purge it: so a
+# Writes an expired document behind the bad ones, and waits until a worker has purged it.  Then the
 # worker has made a pass.
 sub purge_another
 {
@@ -78,8 +78,8 @@ until_on_disk('docs', 3, 'btree: the other documents are purged');
 until_is(stat_of('undeletable', 'docs'), '3', 'btree: the undeletable documents are counted');
 is(attempts(), '3', 'btree: each was tried once');
 purge_another('docs', 'btree, at once');
-is(attempts(), '3', 'btree, at once: they are not retried');
-is(sql(stat_of('undeletable', 'docs')), '3', 'btree, at once: they still count');
+is(attempts(), '3', 'btree, at once: undeletable documents are not retried');
+is(sql(stat_of('undeletable', 'docs')), '3', 'btree, at once: undeletable documents still count');
 
 # The delay doubles: 30 s, 60 s, 120 s, 240 s, 480 s.
 my $expected = 3;
@@ -90,10 +90,10 @@ for my $step (1 .. 6)
 	# Within 250 s the first four delays end, but not the fifth.
 	$expected += 3 if $step != 5;
 	until_is('SELECT last_value FROM attempts', $expected, "btree, step $step: retried only if it is time");
-	until_is(stat_of('undeletable', 'docs'), '3', "btree, step $step: they count once");
+	until_is(stat_of('undeletable', 'docs'), '3', "btree, step $step: undeletable documents count once");
 }
 
-# A document is committed among the bad ones, so the purge meets these again.
+# A document is committed among the bad ones, so the purge finds these again.
 sql(q{
 	BEGIN;
 	SELECT set_config('ttl_docs.clock_offset', floor(extract(epoch FROM
@@ -103,27 +103,27 @@ sql(q{
 	COMMIT;
 });
 until_on_disk('docs', 0, 'btree: a document among the undeletable ones is purged', "WHERE id = 'between'");
-until_is(stat_of('undeletable', 'docs'), '3', 'btree: documents that the purge meets again count once');
+until_is(stat_of('undeletable', 'docs'), '3', 'btree: documents that the purge finds again count once');
 
-# CALL purge() deletes documents that a worker has left.
+# CALL purge() deletes documents that a worker could not delete.
 sql('UPDATE trouble SET is_on = false');
 sql("CALL ttl_docs.purge('docs')");
 is(sql(stat_of('undeletable', 'docs')), '0', 'btree: CALL purge() deletes them');
 purge_another('docs', 'btree, after CALL purge()');
 until_is(stat_of('undeletable', 'docs'), '0', 'btree: the workers count again after CALL purge()');
 
-# A revisit purges them when the cause is gone.
+# A later visit purges undeletable documents when the cause is gone.
 sql('UPDATE trouble SET is_on = true; DROP TABLE docs');
 create('docs', 'consistent');
 until_is(stat_of('undeletable', 'docs'), '3', 'btree, again: the undeletable documents are counted');
 sql('UPDATE trouble SET is_on = false');
 advance(250);
-until_on_disk('docs', 0, 'btree: a revisit purges them when the cause is gone');
+until_on_disk('docs', 0, 'btree: a later visit purges the documents when the cause is gone');
 until_is(stat_of('undeletable', 'docs'), '0', 'btree: no document is undeletable any more');
 
 # ---- BRIN ----
 
-# Each pass over a lazy collection meets the undeletable documents, so passes are delayed.
+# Each pass over a lazy collection finds the undeletable documents, so passes are delayed.
 sql('UPDATE trouble SET is_on = true');
 create('lazy_docs', 'lazy');
 until_on_disk('lazy_docs', 3, 'BRIN: the other documents are purged');
@@ -141,7 +141,7 @@ for my $step (1 .. 2)
 }
 sql('UPDATE trouble SET is_on = false');
 advance(100);
-until_on_disk('lazy_docs', 0, 'BRIN: they are purged when the cause is gone');
+until_on_disk('lazy_docs', 0, 'BRIN: the documents are purged when the cause is gone');
 
 no_assertion_failed($node);
 $node->stop;
