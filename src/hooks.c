@@ -144,6 +144,8 @@ ttl_docs_hooks_init(void)
 	CacheRegisterSyscacheCallback(PROCOID, object_invalidated, (Datum) 0);
 	CacheRegisterSyscacheCallback(AUTHOID, object_invalidated, (Datum) 0);
 	CacheRegisterSyscacheCallback(AUTHMEMROLEMEM, object_invalidated, (Datum) 0);
+	/* the owner of a database is a member of pg_database_owner */
+	CacheRegisterSyscacheCallback(DATABASEOID, object_invalidated, (Datum) 0);
 	CacheRegisterSyscacheCallback(SUBSCRIPTIONRELMAP, object_invalidated, (Datum) 0);
 	RegisterXactCallback(transaction_ends, NULL);
 	RegisterSubXactCallback(subtransaction_ends, NULL);
@@ -311,6 +313,10 @@ object_access(ObjectAccessType access, Oid classId, Oid objectId, int subId,
 			break;
 		case OAT_POST_CREATE:
 		case OAT_POST_ALTER:
+			if (ttl_docs_guard != NULL)
+				ttl_docs_refuse_guarded_change(classId, objectId,
+											   access == OAT_POST_ALTER ? arg : NULL);
+			/* FALLTHROUGH */
 		case OAT_DROP:
 			ttl_docs_note_object_access(access, classId, objectId, subId, arg);
 			break;

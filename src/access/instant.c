@@ -167,7 +167,9 @@ ttl_docs_writing_command(void)
 {
 	CommandId	current = GetCurrentCommandId(true);
 
-	return ttl_docs_running_query != NULL && ttl_docs_running_query->stmt->commandType != CMD_SELECT ?
+	return ttl_docs_running_query != NULL &&
+		(ttl_docs_running_query->stmt->commandType != CMD_SELECT ||
+		 ttl_docs_running_query->stmt->hasModifyingCTE) ?
 		ttl_docs_running_query->estate->es_output_cid : current;
 }
 

@@ -72,6 +72,10 @@ ttl_docs_open_owned(Oid relid, LOCKMODE lockmode)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_TABLE),
 				 errmsg("relation with OID %u does not exist", relid)));
+	/* the owner may have changed while we waited for the lock */
+	if (!compat_table_ownercheck(relid, GetUserId()))
+		aclcheck_error(ACLCHECK_NOT_OWNER, get_relkind_objtype(relkind),
+					   RelationGetRelationName(rel));
 	return rel;
 }
 

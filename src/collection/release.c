@@ -50,7 +50,9 @@ static void require_no_other_index(Relation rel, const Collection *collection);
 static int64 delete_expired_documents(Oid relid);
 static bool has_expired_rows(Relation rel, const Collection *collection);
 static int64 delete_expired_rows(Relation rel, const Collection *collection);
-static void require_trusted_code(Relation rel, Oid root);
+static bool delete_expired_row(Relation rel, const Collection *collection,
+							   ItemPointer tid);
+static List *require_trusted_code(Relation rel, Oid root);
 static void begin_expired_scan(ExpiredScan *expired, Relation rel,
 							   const Collection *collection);
 static bool next_expired_row(ExpiredScan *expired);
@@ -214,46 +216,64 @@ has_expired_rows(Relation rel, const Collection *collection)
 static int64
 delete_expired_rows(Relation rel, const Collection *collection)
 {
+	List	   *cascade_targets = require_trusted_code(rel, collection->root);
+	volatile int64 deleted = 0;
 	ExpiredScan expired;
-	int64		deleted = 0;
+	TableGuard	guard;
 
-	require_trusted_code(rel, collection->root);
 	begin_expired_scan(&expired, rel, collection);
-	while (next_expired_row(&expired))
+	ttl_docs_begin_guard(&guard, RelationGetRelid(rel), collection->root,
+						 cascade_targets);
+	PG_TRY();
 	{
-		DeleteResult result = ttl_docs_delete_expired(rel, collection,
-													  &expired.row->tts_tid,
-													  GetCurrentCommandId(true));
-
-		if (result == DELETE_REFUSED)
-			ereport(ERROR,
-					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-					 errmsg("cannot release \"%s\" because a trigger prevents the delete of an expired document",
-							RelationGetRelationName(rel)),
-					 errhint("Use ALTER TABLE ... DISABLE TRIGGER to disable the BEFORE DELETE trigger that returns NULL.")));
-		if (result == DELETE_DONE)
-			deleted++;
+		while (next_expired_row(&expired))
+			if (delete_expired_row(rel, collection, &expired.row->tts_tid))
+				deleted++;
 	}
+	PG_FINALLY();
+	{
+		ttl_docs_end_guard(&guard);
+	}
+	PG_END_TRY();
 	end_expired_scan(&expired);
 	return deleted;
 }
 
-/* Raises an error if a delete would run another user's code as the owner. */
-static void
+/* Deletes one document; false if another session has changed it. */
+static bool
+delete_expired_row(Relation rel, const Collection *collection, ItemPointer tid)
+{
+	DeleteResult result = ttl_docs_delete_expired(rel, collection, tid,
+												  GetCurrentCommandId(true));
+
+	if (result == DELETE_REFUSED)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("cannot release \"%s\" because a trigger prevents the delete of an expired document",
+						RelationGetRelationName(rel)),
+				 errhint("Use ALTER TABLE ... DISABLE TRIGGER to disable the BEFORE DELETE trigger that returns NULL.")));
+	return result == DELETE_DONE;
+}
+
+/*
+ * Raises an error if a delete would run another user's code as the owner.  Returns
+ * the tables that foreign key actions write to.
+ */
+static List *
 require_trusted_code(Relation rel, Oid root)
 {
 	Oid			function;
 	List	   *cascade_targets;
 	char	   *code = ttl_docs_untrusted_code(rel, root, &function, &cascade_targets);
 
-	if (code == NULL)
-		return;
-	ereport(ERROR,
-			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-			 errmsg("cannot release \"%s\" because deleting its expired documents would run another user's code as its owner",
-					RelationGetRelationName(rel)),
-			 errdetail("Blocked by %s.", code),
-			 errhint("Drop or disable the trigger or rule, or make the owner of the table the owner of the trigger function.")));
+	if (code != NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("cannot release \"%s\" because deleting its expired documents would run another user's code as its owner",
+						RelationGetRelationName(rel)),
+				 errdetail("Blocked by %s.", code),
+				 errhint("Drop or disable the trigger or rule, or make the owner of the table the owner of the trigger function.")));
+	return cascade_targets;
 }
 
 /* Begins a scan for the rows of a table that are expired now. */

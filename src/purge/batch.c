@@ -69,7 +69,7 @@ static void delete_candidates(PurgeBatch *batch);
 static bool is_over_limit(const PurgeBatch *batch, const BatchWork *work,
 						  int64 deadline, uint64 wal_before);
 static CandidateFate judge_and_delete(PurgeBatch *batch, BatchWork *work,
-									  const Candidate *candidate);
+									  Candidate *candidate);
 static bool fetch_row(const PurgeBatch *batch, BatchWork *work,
 					  const Candidate *candidate, Snapshot dirty);
 static void send_message(Relation rel, BatchWork *work);
@@ -116,8 +116,9 @@ ttl_docs_run_batch(PurgeBatch *batch)
 static bool
 is_stale(const PurgeBatch *batch)
 {
-	return batch->index != batch->target->index ||
-		batch->index_file != batch->target->index_file;
+	return OidIsValid(batch->index) &&
+		(batch->index != batch->target->index ||
+		 batch->index_file != batch->target->index_file);
 }
 
 /*
@@ -142,6 +143,7 @@ delete_candidates(PurgeBatch *batch)
 	int64		deadline = ttl_docs_elapsed() + batch->time_limit;
 	uint64		wal_before = pgWalUsage.wal_bytes;
 	BatchWork	work = {0};
+	TableGuard	guard;
 
 	work.bounds = ttl_docs_bounds(&target->collection.settings,
 								  batch->instant == DT_NOEND ?
@@ -150,6 +152,8 @@ delete_candidates(PurgeBatch *batch)
 	work.row = table_slot_create(rel, NULL);
 	work.nblocks = RelationGetNumberOfBlocks(rel);
 	ttl_docs_begin_purging();
+	ttl_docs_begin_guard(&guard, target->relid, target->collection.root,
+						 target->cascade_targets);
 	PG_TRY();
 	{
 		work.deleter = ttl_docs_begin_deletes(rel, target->root != NULL ?
@@ -175,6 +179,7 @@ delete_candidates(PurgeBatch *batch)
 	}
 	PG_FINALLY();
 	{
+		ttl_docs_end_guard(&guard);
 		ttl_docs_end_purging();
 	}
 	PG_END_TRY();
@@ -194,7 +199,7 @@ is_over_limit(const PurgeBatch *batch, const BatchWork *work, int64 deadline,
 }
 
 static CandidateFate
-judge_and_delete(PurgeBatch *batch, BatchWork *work, const Candidate *candidate)
+judge_and_delete(PurgeBatch *batch, BatchWork *work, Candidate *candidate)
 {
 	const Collection *collection = &batch->target->collection;
 	Relation	rel = batch->target->rel;
@@ -212,6 +217,10 @@ judge_and_delete(PurgeBatch *batch, BatchWork *work, const Candidate *candidate)
 								ttl_docs_expires_at(&collection->settings, &stamp));
 		return CANDIDATE_LIVE;
 	}
+	if (batch->skips_quarantined &&
+		ttl_docs_is_quarantined(batch->target->table, &work->row->tts_tid))
+		return CANDIDATE_QUARANTINED;
+	candidate->row = work->row->tts_tid;
 	if (TransactionIdIsValid(dirty.xmin) || TransactionIdIsValid(dirty.xmax))
 		return CANDIDATE_BUSY;
 

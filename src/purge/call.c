@@ -233,7 +233,7 @@ add_result(PurgeCall *call, const TablePass *pass, PurgeResult *result)
 {
 	result->deleted += pass->total_deleted;
 	result->undeletable += pass->total_undeletable;
-	result->found_busy |= pass->found_busy;
+	result->found_busy |= pass->found_busy || pass->table_is_busy;
 	if (pass->has_error)
 	{
 		result->has_error = true;
@@ -245,27 +245,35 @@ add_result(PurgeCall *call, const TablePass *pass, PurgeResult *result)
 		result->detail = pass->target.detail != NULL ?
 			MemoryContextStrdup(call->context, pass->target.detail) : NULL;
 	}
-	if (pass->target.table != NULL)
+	if (pass->target.table != NULL && !pass->table_is_busy &&
+		(pass->state == PURGE_IDLE || pass->state == PURGE_WAITING))
 		update_undeletable(pass);
 }
 
 /*
- * Stores the number of undeletable documents in shared memory.  If workers have
- * left documents, this call may have deleted some of them, so workers must count
- * them again.
+ * Stores the number of undeletable documents in shared memory.  If the call has
+ * deleted documents, those that workers remember as undeletable or busy may be among
+ * them.  So the workers forget them, and search from the start.
  */
 static void
 update_undeletable(const TablePass *pass)
 {
 	PurgeTable *table = pass->target.table;
-	bool		must_count;
+	bool		must_restart;
 
 	LWLockAcquire(ttl_docs_purge_shared->lock, LW_EXCLUSIVE);
-	must_count = pass->total_deleted > 0 && ttl_docs_has_left(&table->progress);
-	table->undeletable = pass->progress.left.undeletable;
+	must_restart = pass->total_deleted > 0 &&
+		(table->quarantined > 0 || ttl_docs_has_left(&table->progress));
+	if (must_restart)
+		ttl_docs_unquarantine_all(table);
+	table->undeletable = Max(pass->progress.left.undeletable - table->quarantined, 0);
 	LWLockRelease(ttl_docs_purge_shared->lock);
-	if (must_count)
+	if (must_restart)
+	{
 		ttl_docs_restart_purge_of(table);
+		/* and have a worker do so soon after the commit */
+		ttl_docs_announce_change(table->root);
+	}
 }
 
 /* Reports the result for a collection to the caller. */

@@ -88,8 +88,9 @@ static void find_in_brin(Relation rel, Relation index,
 static TIDBitmap *expired_blocks(Relation index, const CollectionSettings *settings,
 								 TimestampTz clock);
 static void find_in_blocks(Relation rel, const Collection *collection,
-						   TimestampTz clock, BlockNumber first,
-						   BlockNumber last, int *room, Candidates *found);
+						   TimestampTz clock, const ItemPointerData *from,
+						   BlockNumber first, BlockNumber last, int *room,
+						   Candidates *found);
 
 /*
  * Finds about max candidates from the position in progress, or as many as the time
@@ -194,6 +195,7 @@ add_candidate(Candidates *found, int64 slot, ItemPointer tid)
 
 	item->slot = slot;
 	item->tid = *tid;
+	ItemPointerSetInvalid(&item->row);
 	item->fate = CANDIDATE_GONE;
 	item->is_blamed = false;
 }
@@ -304,7 +306,8 @@ find_in_brin(Relation rel, Relation index, const Collection *collection,
 		if (first != InvalidBlockNumber &&
 			(block != last + 1 || block - first >= BLOCKS_AT_ONCE))
 		{
-			find_in_blocks(rel, collection, clock, first, last, &room, found);
+			find_in_blocks(rel, collection, clock, &progress->next_row, first, last,
+						   &room, found);
 			ttl_docs_pace_rest(&rested);
 			if (found->count >= max || time_is_up(deadline, 0))
 			{
@@ -320,7 +323,8 @@ find_in_brin(Relation rel, Relation index, const Collection *collection,
 		last = block;
 	}
 	if (first != InvalidBlockNumber)
-		find_in_blocks(rel, collection, clock, first, last, &room, found);
+		find_in_blocks(rel, collection, clock, &progress->next_row, first, last,
+						   &room, found);
 	compat_tbm_end(iterator);
 	tbm_free(bitmap);
 	found->backlog = found->count;
@@ -357,7 +361,8 @@ expired_blocks(Relation index, const CollectionSettings *settings,
  */
 static void
 find_in_blocks(Relation rel, const Collection *collection, TimestampTz clock,
-			   BlockNumber first, BlockNumber last, int *room, Candidates *found)
+			   const ItemPointerData *from, BlockNumber first, BlockNumber last,
+			   int *room, Candidates *found)
 {
 	ExpiryBounds bounds = ttl_docs_bounds(&collection->settings, clock);
 	TupleTableSlot *row = table_slot_create(rel, NULL);
@@ -381,6 +386,10 @@ find_in_blocks(Relation rel, const Collection *collection, TimestampTz clock,
 									ttl_docs_expired_from(&collection->settings, &stamp));
 			continue;
 		}
+		if (ItemPointerIsValid(from) &&
+			ItemPointerCompare(&row->tts_tid,
+							   unconstify(ItemPointerData *, from)) < 0)
+			continue;
 		if (found->count == *room)
 		{
 			*room = Max(*room * 2, 1024);

@@ -6,8 +6,9 @@
  * A pass consists of steps, each in its own transaction or subtransaction
  * (transaction.c).  Between two steps the caller can pause, turn to another table, or
  * stop.  A step searches for candidates (find.c) or deletes a batch of them
- * (batch.c).  A pass leaves the documents that it cannot delete, and comes back for
- * them (progress.c).
+ * (batch.c).  A worker puts documents that it cannot delete into the quarantine, and
+ * first retries those whose time has come (quarantine.c).  A pass leaves documents
+ * that are busy, and comes back for them (progress.c).
  *
  * Errors.  A batch that fails is rolled back, and then there are three cases:
  *
@@ -47,7 +48,10 @@
 #define LAZY_COUNT_INTERVAL	(60 * USECS_PER_SEC)
 /* how far a lazy collection is searched for its earliest expiry */
 #define LAZY_HORIZON	(180 * USECS_PER_SEC)
+/* maximum number of rows of the quarantine that a pass retries */
+#define MAX_RETRIES		100
 
+static void take_rows_to_retry(TablePass *pass);
 static TimestampTz pass_clock(const TablePass *pass);
 static bool search(TablePass *pass);
 static void search_in_transaction(void *arg);
@@ -56,6 +60,7 @@ static bool is_swept(const PurgeTable *table, const CollectionSettings *settings
 static void search_index(TablePass *pass);
 static void find_or_count(TablePass *pass, TimestampTz clock);
 static bool prepare_progress(TablePass *pass, TimestampTz clock);
+static void forget_undeletable(TablePass *pass);
 static void begin_scan(TablePass *pass, TimestampTz clock);
 static bool found_nothing(const TablePass *pass);
 static TimestampTz expiry_after_search(const TablePass *pass);
@@ -64,6 +69,8 @@ static bool delete_batch(TablePass *pass);
 static void batch_in_transaction(void *arg);
 static void batch_ended(TablePass *pass, const PurgeBatch *batch);
 static void apply_batch(TablePass *pass, const PurgeBatch *batch);
+static void put_into_quarantine(TablePass *pass, Candidate *candidate);
+static void apply_retry(TablePass *pass, const Candidate *candidate);
 static void leave_candidate(TablePass *pass, const Candidate *candidate,
 							TimestampTz live_until);
 static void count_batch(TablePass *pass, const PurgeBatch *batch);
@@ -107,7 +114,36 @@ ttl_docs_step_pass(TablePass *pass)
 	pass->was_batch = pass->was_work = false;
 	if (pass->has_ended)
 		return false;
+	if (!pass->has_candidates && !pass->has_retried)
+		take_rows_to_retry(pass);
 	return pass->has_candidates ? delete_batch(pass) : search(pass);
+}
+
+/* Takes rows of the quarantine as candidates, before the first search of a worker. */
+static void
+take_rows_to_retry(TablePass *pass)
+{
+	Candidates *candidates = &pass->candidates;
+	ItemPointerData tids[MAX_RETRIES];
+	int			count = 0;
+
+	pass->has_retried = true;
+	if (pass->target.table != NULL && !pass->foreground)
+		count = ttl_docs_rows_to_retry(pass->target.table, ttl_docs_clock(),
+									   MAX_RETRIES, tids);
+	if (count == 0)
+		return;
+	memset(candidates, 0, sizeof(*candidates));
+	candidates->items = MemoryContextAllocZero(pass->context,
+											   count * sizeof(Candidate));
+	candidates->count = count;
+	candidates->by_row = true;
+	for (int i = 0; i < count; i++)
+	{
+		candidates->items[i].slot = NO_SLOT;
+		candidates->items[i].tid = candidates->items[i].row = tids[i];
+	}
+	pass->has_candidates = pass->is_retry = true;
 }
 
 static TimestampTz
@@ -134,7 +170,7 @@ search(TablePass *pass)
 			ttl_docs_pass_is_gone(pass);
 			return false;
 		case BATCH_TABLE_BUSY:
-			pass->found_busy = true;
+			pass->table_is_busy = true;
 			ttl_docs_pass_is_through(pass);
 			return false;
 		case BATCH_HELD:
@@ -264,6 +300,7 @@ prepare_progress(TablePass *pass, TimestampTz clock)
 
 	if (!ttl_docs_progress_is_valid(progress, &pass->target, clock))
 	{
+		forget_undeletable(pass);
 		ttl_docs_reset_progress(progress, &pass->target, clock);
 		pass->scan.table = NULL;
 		return true;
@@ -273,9 +310,26 @@ prepare_progress(TablePass *pass, TimestampTz clock)
 		ttl_docs_revisit_left(progress, clock);
 		return true;
 	}
-	if (progress->next_block > 0 || pass->total_deleted > 0 || pass->is_last_search)
+	if (progress->next_block > 0 || ItemPointerIsValid(&progress->next_row) ||
+		pass->total_deleted > 0 || pass->is_last_search)
 		return true;			/* in the middle of a pass */
 	return ttl_docs_begin_lazy(progress, clock, pass->continues);
+}
+
+/* A worker begins from the start: its search will find undeletable documents again. */
+static void
+forget_undeletable(TablePass *pass)
+{
+	PurgeTable *table = pass->target.table;
+
+	if (table == NULL || pass->foreground)
+		return;
+	LWLockAcquire(ttl_docs_purge_shared->lock, LW_EXCLUSIVE);
+	table->undeletable = 0;
+	/* the rows of a rewritten table are elsewhere */
+	if (pass->progress.is_set && pass->progress.index_file != pass->target.index_file)
+		ttl_docs_unquarantine_all(table);
+	LWLockRelease(ttl_docs_purge_shared->lock);
 }
 
 /* Finds candidates.  If the table is held, only counts them. */
@@ -321,7 +375,7 @@ static bool
 found_nothing(const TablePass *pass)
 {
 	return pass->candidates.count == 0 && pass->candidates.is_complete &&
-		!ttl_docs_has_left(&pass->progress);
+		pass->scan.table->quarantined == 0 && !ttl_docs_has_left(&pass->progress);
 }
 
 /* The earliest expiry of the table, after a search that has found nothing. */
@@ -373,11 +427,15 @@ delete_batch(TablePass *pass)
 	batch.target = &pass->target;
 	batch.owns_transaction = !pass->in_block;
 	batch.by_row = candidates->by_row;
-	batch.index = pass->progress.index;
+	batch.skips_quarantined = pass->target.table != NULL && !pass->foreground &&
+		!pass->is_retry;
+	batch.index = pass->is_retry ? InvalidOid : pass->progress.index;
 	batch.index_file = pass->progress.index_file;
 	batch.candidates = candidates->items + candidates->done;
-	batch.count = Min(Min(pass->batch_limit, pass->row_limit),
-					  candidates->count - candidates->done);
+	/* each row of the quarantine may fail */
+	batch.count = pass->is_retry ? 1 :
+		Min(Min(pass->batch_limit, pass->row_limit),
+			candidates->count - candidates->done);
 	batch.instant = pass->instant;
 	batch.time_limit = pass->time_limit;
 
@@ -406,13 +464,15 @@ batch_ended(TablePass *pass, const PurgeBatch *batch)
 			apply_batch(pass, batch);
 			break;
 		case BATCH_STALE:
+			pfree(pass->candidates.items);
+			pass->candidates.items = NULL;
 			pass->has_candidates = false;
 			break;
 		case BATCH_TABLE_GONE:
 			ttl_docs_pass_is_gone(pass);
 			break;
 		case BATCH_TABLE_BUSY:
-			pass->found_busy = true;
+			pass->table_is_busy = true;
 			ttl_docs_save_positions(pass);
 			ttl_docs_pass_is_through(pass);
 			break;
@@ -424,13 +484,21 @@ batch_ended(TablePass *pass, const PurgeBatch *batch)
 	}
 }
 
-/* A batch has been committed: leaves the candidates that are still there. */
+/* A batch has been committed.  Leaves the candidates that it did not delete. */
 static void
 apply_batch(TablePass *pass, const PurgeBatch *batch)
 {
 	for (int i = 0; i < batch->consumed; i++)
-		if (batch->candidates[i].fate != CANDIDATE_GONE)
-			leave_candidate(pass, &batch->candidates[i], batch->live_until);
+	{
+		Candidate  *candidate = &batch->candidates[i];
+
+		if (candidate->fate == CANDIDATE_UNDELETABLE && !candidate->is_blamed)
+			put_into_quarantine(pass, candidate);
+		if (pass->is_retry)
+			apply_retry(pass, candidate);
+		else if (candidate->fate != CANDIDATE_GONE)
+			leave_candidate(pass, candidate, batch->live_until);
+	}
 	if (batch->refused > 0)
 	{
 		ttl_docs_make_error(&pass->error, ERRCODE_TRIGGERED_ACTION_EXCEPTION,
@@ -440,8 +508,39 @@ apply_batch(TablePass *pass, const PurgeBatch *batch)
 		ttl_docs_record_pass_error(pass);
 	}
 	pass->candidates.done += batch->consumed;
-	pass->batch_limit = Min(pass->batch_limit * 2, pass->row_limit);
+	if (!pass->is_retry)
+		pass->batch_limit = Min(pass->batch_limit * 2, pass->row_limit);
 	count_batch(pass, batch);
+}
+
+/* Puts the row of an undeletable candidate into the quarantine, if there is room. */
+static void
+put_into_quarantine(TablePass *pass, Candidate *candidate)
+{
+	if (pass->target.table != NULL && !pass->foreground &&
+		ItemPointerIsValid(&candidate->row) &&
+		ttl_docs_quarantine(pass->target.table, &candidate->row, ttl_docs_clock()))
+		candidate->fate = CANDIDATE_QUARANTINED;
+}
+
+/* A row of the quarantine was retried. */
+static void
+apply_retry(TablePass *pass, const Candidate *candidate)
+{
+	switch ((CandidateFate) candidate->fate)
+	{
+		case CANDIDATE_GONE:
+		case CANDIDATE_LIVE:	/* another document has the place of the row */
+			ttl_docs_unquarantine(pass->target.table, &candidate->tid);
+			break;
+		case CANDIDATE_BUSY:
+			(void) ttl_docs_quarantine(pass->target.table, &candidate->tid,
+									   ttl_docs_clock());
+			break;
+		case CANDIDATE_QUARANTINED:
+		case CANDIDATE_UNDELETABLE: /* resume_purge() has emptied the quarantine */
+			break;
+	}
 }
 
 static void
@@ -450,6 +549,7 @@ leave_candidate(TablePass *pass, const Candidate *candidate, TimestampTz live_un
 	switch ((CandidateFate) candidate->fate)
 	{
 		case CANDIDATE_GONE:
+		case CANDIDATE_QUARANTINED:
 			break;
 		case CANDIDATE_LIVE:
 			ttl_docs_leave_live(&pass->progress, candidate, live_until);
@@ -474,12 +574,13 @@ count_batch(TablePass *pass, const PurgeBatch *batch)
 	pass->total_deleted += batch->deleted;
 	if (table == NULL)
 		return;
-	if (pass->in_block)
-	{
+	/* CALL purge() commits after the step, or not at all */
+	if (pass->foreground)
 		ttl_docs_count_purged_at_commit(table, batch->deleted);
+	else
+		ttl_docs_count_purged(table, batch->deleted);
+	if (pass->in_block || pass->is_retry)
 		return;
-	}
-	ttl_docs_count_purged(table, batch->deleted);
 	LWLockAcquire(ttl_docs_purge_shared->lock, LW_EXCLUSIVE);
 	table->backlog = Max(table->backlog - batch->consumed, 0);
 	LWLockRelease(ttl_docs_purge_shared->lock);
@@ -495,9 +596,15 @@ next_candidates(TablePass *pass)
 		pfree(candidates->items);
 	candidates->items = NULL;
 	pass->has_candidates = false;
+	if (pass->is_retry)
+	{
+		pass->is_retry = false;
+		return true;
+	}
 	for (SlotRange range = 0; range < RANGE_COUNT; range++)
 		pass->progress.next[range] = candidates->end[range];
 	pass->progress.next_block = candidates->is_complete ? 0 : candidates->end_block;
+	ItemPointerSetInvalid(&pass->progress.next_row);
 	if (!candidates->is_complete)
 		return true;
 	if (should_search_once_more(pass))
@@ -554,10 +661,11 @@ blame(TablePass *pass, PurgeBatch *batch, int culprit, PurgeErrorKind kind)
 	Candidate  *candidate = &batch->candidates[culprit];
 
 	candidate->is_blamed = true;
-	candidate->fate = kind == PURGE_ERROR_BUSY ?
-		CANDIDATE_BUSY : CANDIDATE_UNDELETABLE;
+	candidate->fate = CANDIDATE_BUSY;
 	if (kind != PURGE_ERROR_BUSY)
 	{
+		candidate->fate = CANDIDATE_UNDELETABLE;
+		put_into_quarantine(pass, candidate);
 		pass->has_error = true;
 		ttl_docs_record_pass_error(pass);
 	}
@@ -566,7 +674,12 @@ blame(TablePass *pass, PurgeBatch *batch, int culprit, PurgeErrorKind kind)
 		pass->batch_limit = culprit;
 		return;
 	}
-	leave_candidate(pass, candidate, DT_NOEND);
+	if (pass->is_retry)
+		apply_retry(pass, candidate);
+	else
+	{
+		leave_candidate(pass, candidate, DT_NOEND);
+		pass->batch_limit = Max(batch->count / 2, 1);
+	}
 	pass->candidates.done++;
-	pass->batch_limit = Max(batch->count / 2, 1);
 }

@@ -12,6 +12,8 @@
  */
 #include "postgres.h"
 
+#include "miscadmin.h"
+
 #include "purge/purge_internal.h"
 
 /* interval of passes over a lazy collection: BRIN does not show due times */
@@ -22,6 +24,7 @@
 #define MAX_TROUBLE_DELAY	(3600 * USECS_PER_SEC)
 
 static void end_in_state(TablePass *pass, PurgeState state, TimestampTz next_visit);
+static TimestampTz next_visit_of(const TablePass *pass);
 static void save_block(TablePass *pass);
 static TimestampTz oldest_remaining(const TablePass *pass);
 
@@ -82,7 +85,7 @@ ttl_docs_pass_failed(TablePass *pass)
 
 	if (ttl_docs_error_kind(&pass->error) == PURGE_ERROR_BUSY)
 	{
-		pass->found_busy = true;
+		pass->table_is_busy = true;
 		ttl_docs_pass_is_through(pass);
 		return;
 	}
@@ -104,28 +107,36 @@ void
 ttl_docs_pass_is_through(TablePass *pass)
 {
 	PurgeProgress *progress = &pass->progress;
-	TimestampTz clock = ttl_docs_clock();
-	TimestampTz next_visit = ttl_docs_revisit_at(progress);
 
 	if (!ttl_docs_has_left(progress))
+		progress->left.revisits = 0;
+	if (pass->table_is_busy)
+		end_in_state(pass, PURGE_WAITING, ttl_docs_clock() +
+					 ttl_docs_busy_delay(progress->table_busy++));
+	else
 	{
-		if (pass->found_busy)
-		{
-			/* the table itself was locked */
-			next_visit = Min(next_visit, clock + ttl_docs_busy_delay(progress));
-			progress->left.revisits++;
-		}
-		else
-			progress->left.revisits = 0;
+		progress->table_busy = 0;
+		end_in_state(pass, pass->found_busy || progress->left.busy > 0 ?
+					 PURGE_WAITING : PURGE_IDLE, next_visit_of(pass));
 	}
+}
+
+/* When to visit a table again that was searched to its end. */
+static TimestampTz
+next_visit_of(const TablePass *pass)
+{
+	const PurgeProgress *progress = &pass->progress;
+	TimestampTz next_visit = ttl_docs_revisit_at(progress);
+
+	if (pass->target.table != NULL)
+		next_visit = Min(next_visit, ttl_docs_next_retry(pass->target.table));
 	if (pass->candidates.is_complete)
 	{
 		next_visit = Min(next_visit, pass->candidates.next_due);
 		if (progress->settings.on && progress->settings.indexing == INDEXING_LAZY)
-			next_visit = Min(next_visit, clock + LAZY_INTERVAL);
+			next_visit = Min(next_visit, ttl_docs_clock() + LAZY_INTERVAL);
 	}
-	end_in_state(pass, pass->found_busy || progress->left.busy > 0 ?
-				 PURGE_WAITING : PURGE_IDLE, next_visit);
+	return next_visit;
 }
 
 /* Records pass->error for stat_collections.  A worker also logs it. */
@@ -150,7 +161,7 @@ ttl_docs_save_positions(TablePass *pass)
 	Candidates *candidates = &pass->candidates;
 	bool		found[RANGE_COUNT] = {0};
 
-	if (!pass->has_candidates)
+	if (!pass->has_candidates || pass->is_retry)
 		return;
 	if (candidates->by_row)
 	{
@@ -175,33 +186,18 @@ ttl_docs_save_positions(TablePass *pass)
 			pass->progress.next[range] = candidates->end[range];
 }
 
-/*
- * The same for candidates of a BRIN index.  The next pass begins with the block of
- * the first candidate that is not done.  It counts the left documents of this block
- * again, so subtract them here.
- */
+/* The same for candidates that were found by BRIN. */
 static void
 save_block(TablePass *pass)
 {
 	Candidates *candidates = &pass->candidates;
-	LeftDocuments *left = &pass->progress.left;
-	BlockNumber block;
+	ItemPointer next;
 
 	if (candidates->done == candidates->count)
 		return;
-	block = ItemPointerGetBlockNumber(&candidates->items[candidates->done].tid);
-	pass->progress.next_block = block;
-	for (int i = candidates->done - 1; i >= 0; i--)
-	{
-		Candidate  *candidate = &candidates->items[i];
-
-		if (ItemPointerGetBlockNumber(&candidate->tid) != block)
-			break;
-		if (candidate->fate == CANDIDATE_BUSY)
-			left->busy--;
-		else if (candidate->fate == CANDIDATE_UNDELETABLE)
-			left->undeletable--;
-	}
+	next = &candidates->items[candidates->done].tid;
+	pass->progress.next_block = ItemPointerGetBlockNumber(next);
+	pass->progress.next_row = *next;
 }
 
 /* The due time of the oldest document that the pass has not deleted. */
@@ -244,7 +240,7 @@ ttl_docs_end_pass(TablePass *pass, bool capped)
 		return;
 	if (pass->is_gone)
 	{
-		ttl_docs_forget_table(table);
+		ttl_docs_forget_table(pass->target.relid, MyProcPid);
 		return;
 	}
 
@@ -263,12 +259,15 @@ ttl_docs_end_pass(TablePass *pass, bool capped)
 		table->oldest = oldest_remaining(pass);
 	if (pass->state != PURGE_TROUBLE)
 		table->failures = 0;
-	if (pass->state == PURGE_IDLE || pass->state == PURGE_WAITING)
+	if ((pass->state == PURGE_IDLE || pass->state == PURGE_WAITING) &&
+		!pass->table_is_busy)
 	{
 		table->backlog = pass->progress.left.busy;
 		table->undeletable = pass->progress.left.undeletable;
-		table->is_swept = !ttl_docs_has_left(&pass->progress);
 	}
+	if (!PURGE_IS_HOLD(pass->state) && pass->state != PURGE_NO_INDEX)
+		table->is_swept = pass->state == PURGE_IDLE && table->quarantined == 0 &&
+			!ttl_docs_has_left(&pass->progress);
 	table->batch_limit = pass->batch_limit < pass->row_limit ? pass->batch_limit : 0;
 	table->taken_by = 0;
 	ttl_docs_observe_oldest(table, clock);

@@ -115,6 +115,7 @@ reset_trouble(Oid relid, Oid root)
 		return;
 	LWLockAcquire(ttl_docs_purge_shared->lock, LW_EXCLUSIVE);
 	table->failures = 0;
+	ttl_docs_unquarantine_all(table);
 	table->undeletable = 0;
 	table->accepted_jump = jump;
 	LWLockRelease(ttl_docs_purge_shared->lock);

@@ -12,10 +12,11 @@
  * is not valid after a change of settings or of the index, or if the clock has gone
  * back.
  *
- * Left documents.  A pass leaves a document that is busy, that cannot be deleted,
- * or that is still live, and goes on with the others.  The positions of the first
- * and the last one are kept, not the documents themselves.  A revisit goes back to
- * the first position and searches again from there:
+ * Left documents.  A pass leaves a document that is busy, that is still live, or that
+ * cannot be deleted and finds no room in the quarantine (quarantine.c), and goes on
+ * with the others.  The positions of the first and the last left document are kept,
+ * not the documents themselves.  A revisit goes back to the first position and
+ * searches again from there:
  *
  * 1. For live documents, when the first of them expires.
  * 2. For busy documents, after ttl_docs.purge_naptime.
@@ -170,6 +171,8 @@ leave(PurgeProgress *progress, const Candidate *candidate)
 	SlotRange	range = ttl_docs_slot_range(candidate->slot);
 	PurgePosition position = {candidate->slot, candidate->tid};
 
+	if (candidate->slot == NO_SLOT)
+		return;					/* found by a BRIN index */
 	if (!left->has_position[range] ||
 		compare_positions(&position, &left->first[range]) < 0)
 		left->first[range] = position;
@@ -186,12 +189,12 @@ ttl_docs_has_left(const PurgeProgress *progress)
 	return progress->left.busy > 0 || progress->left.undeletable > 0;
 }
 
-/* The delay before the next visit to a busy document or table. */
+/* The delay before the next visit to something busy, after so many visits. */
 TimestampTz
-ttl_docs_busy_delay(const PurgeProgress *progress)
+ttl_docs_busy_delay(int visits)
 {
-	return ttl_docs_growing_delay(ttl_docs_purge_naptime * INT64CONST(1000),
-								  progress->left.revisits, MAX_BUSY_DELAY);
+	return ttl_docs_growing_delay(ttl_docs_purge_naptime * INT64CONST(1000), visits,
+								  MAX_BUSY_DELAY);
 }
 
 static TimestampTz
@@ -200,7 +203,7 @@ revisit_delay(const PurgeProgress *progress)
 	bool		is_lazy = progress->settings.indexing == INDEXING_LAZY;
 
 	if (progress->left.busy > 0 && !(is_lazy && progress->left.undeletable > 0))
-		return ttl_docs_busy_delay(progress);
+		return ttl_docs_busy_delay(progress->left.revisits);
 	return ttl_docs_growing_delay(MIN_UNDELETABLE_DELAY, progress->left.revisits,
 								  is_lazy ? MAX_LAZY_DELAY : MAX_UNDELETABLE_DELAY);
 }
@@ -210,11 +213,17 @@ TimestampTz
 ttl_docs_revisit_at(const PurgeProgress *progress)
 {
 	const LeftDocuments *left = &progress->left;
+	TimestampTz revisit_at;
 
 	if (!progress->is_set)
 		return DT_NOEND;
-	return Min(left->expire_at, ttl_docs_has_left(progress) ?
-			   left->left_at + revisit_delay(progress) : DT_NOEND);
+	if (!ttl_docs_has_left(progress))
+		return left->expire_at;
+	revisit_at = left->left_at + revisit_delay(progress);
+	/* a pass over a lazy collection does not begin earlier */
+	if (progress->settings.indexing == INDEXING_LAZY && left->undeletable > 0)
+		return revisit_at;
+	return Min(revisit_at, left->expire_at);
 }
 
 /* Is a revisit under way, which has not passed all left documents yet? */
@@ -232,15 +241,19 @@ is_revisiting_range(const PurgeProgress *progress, SlotRange range)
 {
 	return progress->left.has_revisit_end[range] &&
 		compare_positions(&progress->next[range],
-								   &progress->left.revisit_end[range]) <= 0;
+						  &progress->left.revisit_end[range]) <= 0;
 }
 
 /* Goes back to the left documents of a btree, if it is time. */
 void
 ttl_docs_revisit_left(PurgeProgress *progress, TimestampTz clock)
 {
-	if (clock >= ttl_docs_revisit_at(progress) && !is_revisiting(progress))
-		begin_revisit(progress);
+	if (clock < ttl_docs_revisit_at(progress) || is_revisiting(progress))
+		return;
+	if (ttl_docs_has_left(progress) &&
+		clock >= progress->left.left_at + revisit_delay(progress))
+		progress->left.revisits++;
+	begin_revisit(progress);
 }
 
 /*
@@ -253,6 +266,8 @@ ttl_docs_begin_lazy(PurgeProgress *progress, TimestampTz clock, bool continues)
 	if (!continues && progress->left.undeletable > 0 &&
 		clock < progress->left.left_at + revisit_delay(progress))
 		return false;
+	if (ttl_docs_has_left(progress))
+		progress->left.revisits++;
 	begin_revisit(progress);
 	return true;
 }
@@ -268,17 +283,13 @@ begin_revisit(PurgeProgress *progress)
 		if (!left->has_position[range])
 			continue;
 		if (!is_revisiting_range(progress, range) ||
-			compare_positions(&left->last[range],
-									   &left->revisit_end[range]) > 0)
+			compare_positions(&left->last[range], &left->revisit_end[range]) > 0)
 			left->revisit_end[range] = left->last[range];
 		left->has_revisit_end[range] = true;
-		if (compare_positions(&left->first[range],
-									   &progress->next[range]) < 0)
+		if (compare_positions(&left->first[range], &progress->next[range]) < 0)
 			progress->next[range] = left->first[range];
 		left->has_position[range] = false;
 	}
-	if (ttl_docs_has_left(progress))
-		left->revisits++;
 	left->busy = left->undeletable = 0;
 	left->expire_at = DT_NOEND;
 }

@@ -24,6 +24,7 @@
  *				visit_tables.c.
  * announce		to report to the purge that a document was written, or that a
  *				collection changed, see notify.c.
+ * quarantine	the rows that workers could not delete and will retry.
  * hold			a reason not to purge a collection at all.
  * trouble		an error that keeps a document, or a table, from being purged.
  * elapsed time	the monotonic time of ttl_docs_elapsed().  Unlike the clock, it
@@ -123,7 +124,9 @@ typedef struct PurgeProgress
 	/* the progress itself */
 	PurgePosition next[RANGE_COUNT];	/* where the next search begins */
 	BlockNumber next_block;		/* the same for a BRIN index */
+	ItemPointerData next_row;	/* the first row to find there; invalid = any */
 	LeftDocuments left;
+	int			table_busy;		/* passes in a row that found the table locked */
 } PurgeProgress;
 
 /* An error of a document or a table, as stat_collections shows it */
@@ -189,7 +192,8 @@ struct PurgeTable
 										 * session */
 	/* trouble */
 	int			failures;		/* errors of the table itself, in a row */
-	int64		undeletable;	/* number of documents, by the last pass */
+	int			quarantined;	/* rows in the quarantine */
+	int64		undeletable;	/* other documents, by the last pass that ended */
 	bool		has_error;
 	ShownError	error;
 	TimestampTz error_at;
@@ -287,9 +291,11 @@ typedef struct PurgeShared
 
 /* shmem.c */
 extern PurgeShared *ttl_docs_purge_shared;
+extern HTAB *ttl_docs_shared_hash(const char *name, Size keysize, Size entrysize,
+								  long max);
 extern PurgeDatabase *ttl_docs_purge_database(Oid database, bool create);
 extern PurgeTable *ttl_docs_purge_table(Oid relid, Oid root);
-extern void ttl_docs_forget_table(PurgeTable *table);
+extern void ttl_docs_forget_table(Oid relid, int taken_by);
 extern void ttl_docs_restart_purge_of(PurgeTable *table);
 extern void ttl_docs_visit_collections_now(List *roots);
 extern void ttl_docs_settings_change(Oid root);
@@ -335,6 +341,19 @@ extern void ttl_docs_begin_scan(EarliestScan *scan, EarliestScanner scanner,
 								PurgeTable *table);
 extern void ttl_docs_drop_claims(void);
 
+/* quarantine.c */
+extern Size ttl_docs_quarantine_shmem_size(void);
+extern void ttl_docs_quarantine_shmem_init(void);
+extern bool ttl_docs_is_quarantined(const PurgeTable *table,
+									const ItemPointerData *tid);
+extern bool ttl_docs_quarantine(PurgeTable *table, const ItemPointerData *tid,
+								TimestampTz clock);
+extern void ttl_docs_unquarantine(PurgeTable *table, const ItemPointerData *tid);
+extern void ttl_docs_unquarantine_all(PurgeTable *table);
+extern TimestampTz ttl_docs_next_retry(const PurgeTable *table);
+extern int	ttl_docs_rows_to_retry(const PurgeTable *table, TimestampTz clock, int max,
+								   ItemPointerData *tids);
+
 /* state_names.c */
 extern const char *ttl_docs_purge_state_name(PurgeState state);
 extern const char *ttl_docs_purge_state_hint(PurgeState state, Oid root);
@@ -363,6 +382,7 @@ typedef struct PurgeTarget
 	bool		waits;			/* wait for locks on the table? */
 	MemoryContext context;		/* for data that outlives a step */
 	/* worked out from the catalogs, and kept until one changes */
+	MemoryContext facts;		/* of the fields below; NULL until needed */
 	bool		is_known;		/* have the next fields been worked out? */
 	uint64		invalidations;	/* number received before they were worked out */
 	char	   *name;			/* quoted, with its schema */
@@ -370,7 +390,7 @@ typedef struct PurgeTarget
 	Oid			index_file;		/* relfilenode of the index */
 	PurgeState	table_hold;		/* ttl_docs_hold_by_table(), or PURGE_IDLE */
 	char	   *detail;			/* the code that blocks the purge, or NULL */
-	List	   *cascade_targets;		/* tables that foreign key actions write to */
+	List	   *cascade_targets;	/* tables that foreign key actions write to */
 	/* set while the target is open */
 	Relation	rel;
 	Relation	root;			/* the partitioned table, or NULL */
@@ -405,7 +425,7 @@ extern void ttl_docs_leave_undeletable(PurgeProgress *progress,
 extern void ttl_docs_leave_live(PurgeProgress *progress, const Candidate *candidate,
 								TimestampTz expires);
 extern bool ttl_docs_has_left(const PurgeProgress *progress);
-extern TimestampTz ttl_docs_busy_delay(const PurgeProgress *progress);
+extern TimestampTz ttl_docs_busy_delay(int visits);
 extern TimestampTz ttl_docs_revisit_at(const PurgeProgress *progress);
 extern void ttl_docs_revisit_left(PurgeProgress *progress, TimestampTz clock);
 extern bool ttl_docs_begin_lazy(PurgeProgress *progress, TimestampTz clock,
@@ -416,19 +436,21 @@ extern bool ttl_docs_begin_lazy(PurgeProgress *progress, TimestampTz clock,
 /* The result for a candidate in the last batch that contained it */
 typedef enum CandidateFate
 {
-	CANDIDATE_GONE,				/* deleted by the batch or by another session; or
-								 * not tried yet */
+	CANDIDATE_GONE,				/* deleted by us or by others; or not tried yet */
 	CANDIDATE_LIVE,
 	CANDIDATE_BUSY,				/* locked by another session, or not committed */
-	CANDIDATE_UNDELETABLE
+	CANDIDATE_QUARANTINED,		/* its row is in the quarantine */
+	CANDIDATE_UNDELETABLE		/* the same, but the quarantine has no room */
 } CandidateFate;
 
 struct Candidate
 {
-	int64		slot;			/* NO_SLOT if it was found by a BRIN index */
+	int64		slot;			/* NO_SLOT if it was not found in a btree */
 	ItemPointerData tid;
+	ItemPointerData row;		/* the row, once a batch has fetched it; an entry of
+								 * the index can lead to another version */
 	uint8		fate;
-	bool		is_blamed;		/* a batch failed because of it: do not try again */
+	bool		is_blamed;		/* a batch failed because of it: do not try it again */
 };
 
 /* The result of a search, in the order of due times */
@@ -474,7 +496,9 @@ typedef struct PurgeBatch
 	bool		owns_transaction;	/* the purge has begun the transaction and
 									 * commits it */
 	bool		by_row;			/* as in Candidates */
-	Oid			index;			/* the index in which the candidates were found */
+	bool		skips_quarantined;	/* rows of the quarantine */
+	Oid			index;			/* that the candidates come from; InvalidOid = the
+								 * quarantine */
 	Oid			index_file;		/* its relfilenode at that time */
 	Candidate  *candidates;
 	int			count;
@@ -550,9 +574,12 @@ typedef struct TablePass
 	int			find_limit;		/* number of candidates for the next search */
 	int			batch_limit;	/* row limit that becomes smaller after an error */
 	bool		has_candidates;
+	bool		has_retried;	/* the rows of the quarantine that were due */
+	bool		is_retry;		/* the candidates are such rows */
 	Candidates	candidates;
 	int64		deleted_before; /* total_deleted when the candidates were found */
-	bool		found_busy;		/* a document was busy, or the table */
+	bool		found_busy;		/* a document */
+	bool		table_is_busy;	/* another session has locked the table */
 	bool		had_turn;		/* the pass made a batch, or ended */
 	/* the earliest expiry of the table (earliest.c) */
 	EarliestScan scan;

@@ -55,7 +55,6 @@ PurgeShared *ttl_docs_purge_shared = NULL;
 static HTAB *tables = NULL;
 static HTAB *databases = NULL;
 
-static HTAB *shared_hash(const char *name, Size keysize, Size entrysize, long max);
 static PurgeTable *find_table(Oid relid);
 static void start_table(PurgeTable *table, Oid root);
 static int64 jump_accepted_for(Oid root);
@@ -67,7 +66,8 @@ ttl_docs_purge_shmem_size(void)
 	Size		size = MAXALIGN(sizeof(PurgeShared));
 
 	size = add_size(size, hash_estimate_size(ttl_docs_max_tables, sizeof(PurgeTable)));
-	return add_size(size, hash_estimate_size(MAX_DATABASES, sizeof(PurgeDatabase)));
+	size = add_size(size, hash_estimate_size(MAX_DATABASES, sizeof(PurgeDatabase)));
+	return add_size(size, ttl_docs_quarantine_shmem_size());
 }
 
 /* Requests the LWLock. */
@@ -96,10 +96,11 @@ ttl_docs_purge_shmem_init(void)
 		pg_atomic_init_u64(&ttl_docs_purge_shared->clock_base,
 						   (uint64) (ttl_docs_clock() - ttl_docs_elapsed()));
 	}
-	tables = shared_hash("ttl_docs purge tables", sizeof(PurgeTableKey),
+	tables = ttl_docs_shared_hash("ttl_docs purge tables", sizeof(PurgeTableKey),
 								  sizeof(PurgeTable), ttl_docs_max_tables);
-	databases = shared_hash("ttl_docs purge databases", sizeof(Oid),
+	databases = ttl_docs_shared_hash("ttl_docs purge databases", sizeof(Oid),
 									 sizeof(PurgeDatabase), MAX_DATABASES);
+	ttl_docs_quarantine_shmem_init();
 }
 
 /*
@@ -107,8 +108,8 @@ ttl_docs_purge_shmem_init(void)
  * up the shared memory that core needs for locks.  When the hash table is full,
  * HASH_ENTER_NULL returns NULL.
  */
-static HTAB *
-shared_hash(const char *name, Size keysize, Size entrysize, long max)
+HTAB *
+ttl_docs_shared_hash(const char *name, Size keysize, Size entrysize, long max)
 {
 	HASHCTL		ctl;
 
@@ -304,12 +305,20 @@ ttl_docs_restart_purge_of(PurgeTable *table)
 	ttl_docs_lower_time(&table->next_visit, ttl_docs_clock());
 }
 
-/* Removes the entry of a table that is gone, or no longer part of a collection. */
+/*
+ * Removes the entry of a table that is gone, or no longer part of a collection; only
+ * if the process taken_by has taken it (0 = no process).  Another session may have
+ * removed the entry, so find it by its key.
+ */
 void
-ttl_docs_forget_table(PurgeTable *table)
+ttl_docs_forget_table(Oid relid, int taken_by)
 {
+	PurgeTable *table;
+
 	LWLockAcquire(ttl_docs_purge_shared->lock, LW_EXCLUSIVE);
-	remove_table(table);
+	table = find_table(relid);
+	if (table != NULL && table->taken_by == taken_by)
+		remove_table(table);
 	LWLockRelease(ttl_docs_purge_shared->lock);
 }
 
@@ -317,6 +326,7 @@ ttl_docs_forget_table(PurgeTable *table)
 static void
 remove_table(PurgeTable *table)
 {
+	ttl_docs_unquarantine_all(table);
 	pg_atomic_fetch_add_u64(&ttl_docs_purge_shared->tables_gone, 1);
 	hash_search(tables, &table->key, HASH_REMOVE, NULL);
 }

@@ -134,7 +134,7 @@ sum_stats(Oid root)
 		sum.purged += table->purged;
 		sum.batches += table->batches;
 		sum.last_purge = Max(sum.last_purge, table->last_purge);
-		sum.undeletable += table->undeletable;
+		sum.undeletable += table->quarantined + table->undeletable;
 		if (table->has_error && table->error_at > sum.error_at)
 		{
 			sum.has_error = true;

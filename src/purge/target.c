@@ -35,6 +35,7 @@
 #include "storage/lmgr.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
+#include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/syscache.h"
 
@@ -162,16 +163,22 @@ is_up_to_date(const PurgeTarget *target)
 static void
 work_out(PurgeTarget *target)
 {
-	MemoryContext caller = MemoryContextSwitchTo(target->context);
+	MemoryContext caller;
 	uint64		before = invalidations;
 
 	target->is_known = false;
+	if (target->facts == NULL)
+		target->facts = AllocSetContextCreate(target->context, "ttl_docs target",
+											  ALLOCSET_SMALL_SIZES);
+	MemoryContextReset(target->facts);
+	caller = MemoryContextSwitchTo(target->facts);
 	target->name = ttl_docs_quoted_name(target->relid);
 	target->index = ttl_docs_purge_index(target->rel,
 										 target->collection.settings.indexing);
 	target->index_file = index_file(target->index);
 	target->table_hold = ttl_docs_hold_by_table(target->rel, &target->collection,
-												&target->detail, &target->cascade_targets);
+												&target->detail,
+												&target->cascade_targets);
 	target->invalidations = before;
 	target->is_known = true;
 	MemoryContextSwitchTo(caller);

@@ -136,14 +136,14 @@ forget_tables_but(List *relids)
 
 	foreach(lc, known)
 	{
-		PurgeTable *table = lfirst(lc);
+		Oid			relid = ((PurgeTable *) lfirst(lc))->key.relid;
 		/* if the OID is in the list, it comes right before the larger ones */
-		int			position = position_after(relids, table->key.relid) - 1;
+		int			position = position_after(relids, relid) - 1;
 		bool		found = relids != NIL && position >= 0 &&
-			list_nth_oid(relids, position) == table->key.relid;
+			list_nth_oid(relids, position) == relid;
 
-		if (!found && table->taken_by == 0)
-			ttl_docs_forget_table(table);
+		if (!found)
+			ttl_docs_forget_table(relid, 0);
 	}
 }
 

@@ -1,0 +1,135 @@
+/*-------------------------------------------------------------------------
+ *
+ * guard.c
+ *		Keeps the triggers of some tables as they are while we delete as their
+ *		owner.
+ *
+ * Before we delete rows as the owner of a table, trusted_code.c checks all
+ * triggers and rules that the delete can reach.  But the delete also runs code
+ * of other users, as these users: a foreign key action computes CHECK
+ * constraints and defaults of a child table as the owner of the child.  Such
+ * code could create a trigger on the child, and core would fire the trigger as
+ * the owner of the parent.  So from the check to the end of the deletes, nobody
+ * may change triggers, rules, partitions or owners of the tables that were
+ * checked.  Other sessions cannot, because we hold locks on these tables.  Our
+ * own session is stopped here, by the object access hook (hooks.c).
+ *
+ * A guard is on the stack of its function, which ends it on ERROR, too.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "catalog/objectaccess.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_inherits.h"
+#include "catalog/pg_rewrite.h"
+#include "catalog/pg_trigger.h"
+#include "utils/fmgroids.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+
+#include "core/core.h"
+
+TableGuard *ttl_docs_guard = NULL;
+
+static Oid	changed_table(Oid classId, Oid objectId, void *arg);
+static Oid	table_of_object(Oid catalog, Oid index, AttrNumber oid_column,
+							AttrNumber table_column, Oid objectId);
+static bool is_guarded(Oid relid);
+
+/* Guards a table, the partitioned table it belongs to, and cascade targets. */
+void
+ttl_docs_begin_guard(TableGuard *guard, Oid relid, Oid root, List *cascade_targets)
+{
+	guard->outer = ttl_docs_guard;
+	guard->relid = relid;
+	guard->root = root;
+	guard->cascade_targets = cascade_targets;
+	ttl_docs_guard = guard;
+}
+
+void
+ttl_docs_end_guard(const TableGuard *guard)
+{
+	ttl_docs_guard = guard->outer;
+}
+
+/* Raises an error if an object of a guarded table was created or altered. */
+void
+ttl_docs_refuse_guarded_change(Oid classId, Oid objectId, void *arg)
+{
+	Oid			relid = changed_table(classId, objectId, arg);
+
+	if (!OidIsValid(relid) || !is_guarded(relid))
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_IN_USE),
+			 errmsg("cannot change table \"%s\" while ttl_docs deletes expired documents",
+					get_rel_name(relid)),
+			 errhint("Do not change triggers, rules, partitions or owners in code that a delete runs.")));
+}
+
+/* The table that a change concerns, or InvalidOid. */
+static Oid
+changed_table(Oid classId, Oid objectId, void *arg)
+{
+	switch (classId)
+	{
+		case RelationRelationId:
+			return objectId;
+		case InheritsRelationId:
+			return arg != NULL ? ((ObjectAccessPostAlter *) arg)->auxiliary_id : InvalidOid;
+		case TriggerRelationId:
+			return table_of_object(TriggerRelationId, TriggerOidIndexId,
+								   Anum_pg_trigger_oid, Anum_pg_trigger_tgrelid,
+								   objectId);
+		case RewriteRelationId:
+			return table_of_object(RewriteRelationId, RewriteOidIndexId,
+								   Anum_pg_rewrite_oid, Anum_pg_rewrite_ev_class,
+								   objectId);
+		default:
+			return InvalidOid;
+	}
+}
+
+/* The table of a trigger or rule, which this very command may have created. */
+static Oid
+table_of_object(Oid catalog, Oid index, AttrNumber oid_column,
+				AttrNumber table_column, Oid objectId)
+{
+	Relation	objects = table_open(catalog, AccessShareLock);
+	Oid			relid = InvalidOid;
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	ScanKeyInit(&key, oid_column, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(objectId));
+	scan = systable_beginscan(objects, index, true, SnapshotSelf, 1, &key);
+	tuple = systable_getnext(scan);
+	if (HeapTupleIsValid(tuple))
+	{
+		bool		isnull;
+
+		relid = DatumGetObjectId(heap_getattr(tuple, table_column,
+											  RelationGetDescr(objects), &isnull));
+	}
+	systable_endscan(scan);
+	table_close(objects, AccessShareLock);
+	return relid;
+}
+
+static bool
+is_guarded(Oid relid)
+{
+	for (TableGuard *guard = ttl_docs_guard; guard != NULL; guard = guard->outer)
+		if (guard->relid == relid || guard->root == relid ||
+			list_member_oid(guard->cascade_targets, relid))
+			return true;
+	return false;
+}
