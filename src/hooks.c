@@ -9,7 +9,8 @@
  * exception: ttl_docs_run_copy_from() runs COPY FROM in place of
  * standard_ProcessUtility().
  *
- * A utility command takes these steps:
+ * A utility command takes these steps.  Before them, core/guard.c refuses SET by
+ * untrusted code during a delete as the owner of a table.
  *
  *	1. purge/database_commands.c keeps workers out of a database that the command needs
  *	   for itself.
@@ -256,6 +257,8 @@ process_utility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
 	volatile bool has_instant = false;
 	volatile bool takes_notes = false;
 
+	if (ttl_docs_guard != NULL && IsA(pstmt->utilityStmt, VariableSetStmt))
+		ttl_docs_refuse_guarded_setting();
 	concerns_purge = ttl_docs_begin_purge_command(pstmt->utilityStmt);
 	PG_TRY();
 	{
@@ -308,6 +311,8 @@ object_access(ObjectAccessType access, Oid classId, Oid objectId, int subId,
 	switch (access)
 	{
 		case OAT_FUNCTION_EXECUTE:
+			if (ttl_docs_guard != NULL && objectId == F_SET_CONFIG)
+				ttl_docs_refuse_guarded_setting();
 			if (IsolationUsesXactSnapshot() || objectId == F_PG_EXPORT_SNAPSHOT)
 				ttl_docs_note_function(objectId);
 			break;

@@ -222,8 +222,7 @@ delete_expired_rows(Relation rel, const Collection *collection)
 	TableGuard	guard;
 
 	begin_expired_scan(&expired, rel, collection);
-	ttl_docs_begin_guard(&guard, RelationGetRelid(rel), collection->root,
-						 cascade_targets);
+	ttl_docs_begin_guard(&guard, rel, collection->root, cascade_targets);
 	PG_TRY();
 	{
 		while (next_expired_row(&expired))

@@ -188,19 +188,23 @@ extern void ttl_docs_query_as_owner(Relation rel, const char *sql);
 extern char *ttl_docs_untrusted_code(Relation rel, Oid root, Oid *function,
 									 List **cascade_targets);
 
+extern bool ttl_docs_is_trusted_role(Oid owner, Oid role);
+
 /* guard.c */
 typedef struct TableGuard
 {
 	struct TableGuard *outer;	/* the guard that was active before */
+	Oid			owner;			/* as whom we delete */
 	Oid			relid;
 	Oid			root;
 	List	   *cascade_targets;
 } TableGuard;
 extern TableGuard *ttl_docs_guard;	/* NULL = no table is guarded */
-extern void ttl_docs_begin_guard(TableGuard *guard, Oid relid, Oid root,
+extern void ttl_docs_begin_guard(TableGuard *guard, Relation rel, Oid root,
 								 List *cascade_targets);
 extern void ttl_docs_end_guard(const TableGuard *guard);
 extern void ttl_docs_refuse_guarded_change(Oid classId, Oid objectId, void *arg);
+extern void ttl_docs_refuse_guarded_setting(void);
 
 /* purging.c */
 extern int	ttl_docs_purging_depth;

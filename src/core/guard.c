@@ -1,18 +1,23 @@
 /*-------------------------------------------------------------------------
  *
  * guard.c
- *		Keeps the triggers of some tables as they are while we delete as their
- *		owner.
+ *		Protects a delete that runs as the owner of a table from code of other
+ *		users that the delete runs, too.
  *
  * Before we delete rows as the owner of a table, trusted_code.c checks all
  * triggers and rules that the delete can reach.  But the delete also runs code
  * of other users, as these users: a foreign key action computes CHECK
- * constraints and defaults of a child table as the owner of the child.  Such
- * code could create a trigger on the child, and core would fire the trigger as
- * the owner of the parent.  So from the check to the end of the deletes, nobody
- * may change triggers, rules, partitions or owners of the tables that were
- * checked.  Other sessions cannot, because we hold locks on these tables.  Our
- * own session is stopped here, by the object access hook (hooks.c).
+ * constraints and defaults of a child table as the owner of the child.  That
+ * code must not change what the delete then runs as the owner of the parent:
+ *
+ * 1. It could create a trigger on the child, which core fires as the owner of
+ *    the parent.  So from the check to the end of the deletes, nobody may change
+ *    triggers, rules, partitions or owners of the tables that were checked.  Our
+ *    own session is stopped here, by the object access hook (hooks.c).  Other
+ *    sessions are stopped by our locks: ATTACH PARTITION to a child needs a lock
+ *    on the parent, for its foreign key, that conflicts with ours.
+ * 2. It could change a setting, such as search_path, so that a trusted trigger
+ *    calls another function.  So only trusted roles may change settings.
  *
  * A guard is on the stack of its function, which ends it on ERROR, too.
  *
@@ -28,6 +33,7 @@
 #include "catalog/pg_inherits.h"
 #include "catalog/pg_rewrite.h"
 #include "catalog/pg_trigger.h"
+#include "miscadmin.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
@@ -44,10 +50,11 @@ static bool is_guarded(Oid relid);
 
 /* Guards a table, the partitioned table it belongs to, and cascade targets. */
 void
-ttl_docs_begin_guard(TableGuard *guard, Oid relid, Oid root, List *cascade_targets)
+ttl_docs_begin_guard(TableGuard *guard, Relation rel, Oid root, List *cascade_targets)
 {
 	guard->outer = ttl_docs_guard;
-	guard->relid = relid;
+	guard->owner = rel->rd_rel->relowner;
+	guard->relid = RelationGetRelid(rel);
 	guard->root = root;
 	guard->cascade_targets = cascade_targets;
 	ttl_docs_guard = guard;
@@ -72,6 +79,18 @@ ttl_docs_refuse_guarded_change(Oid classId, Oid objectId, void *arg)
 			 errmsg("cannot change table \"%s\" while ttl_docs deletes expired documents",
 					get_rel_name(relid)),
 			 errhint("Do not change triggers, rules, partitions or owners in code that a delete runs.")));
+}
+
+/* Raises an error if code of an untrusted role is about to change a setting. */
+void
+ttl_docs_refuse_guarded_setting(void)
+{
+	for (TableGuard *guard = ttl_docs_guard; guard != NULL; guard = guard->outer)
+		if (!ttl_docs_is_trusted_role(guard->owner, GetUserId()))
+			ereport(ERROR,
+					(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+					 errmsg("cannot change settings while ttl_docs deletes expired documents as another user"),
+					 errhint("Do not change settings in code that a foreign key action runs.")));
 }
 
 /* The table that a change concerns, or InvalidOid. */

@@ -81,7 +81,6 @@ static void check_trigger(RightsCheck *check, Relation triggers, HeapTuple tuple
 static void add_cascade_target(RightsCheck *check, Oid relid);
 static void check_cascade_target(RightsCheck *check, Oid relid);
 static Oid	table_of_action(Form_pg_trigger trigger);
-static bool is_trusted_role(const RightsCheck *check, Oid role);
 static bool is_trusted_function(const RightsCheck *check, Oid function, int nargs);
 static bool is_harmless(Node *node);
 static bool has_harmful_part(Node *node, void *context);
@@ -186,7 +185,7 @@ check_cascade_target(RightsCheck *check, Oid relid)
 	if (!HeapTupleIsValid(tuple))
 		return;					/* dropped before we got the lock */
 	form = (Form_pg_class) GETSTRUCT(tuple);
-	check->only_foreign_keys = !is_trusted_role(check, form->relowner);
+	check->only_foreign_keys = !ttl_docs_is_trusted_role(check->owner, form->relowner);
 	if (form->relhasrules && check->only_foreign_keys)
 		check->found = psprintf("a rule on table \"%s\"", NameStr(form->relname));
 	ReleaseSysCache(tuple);
@@ -212,12 +211,12 @@ table_of_action(Form_pg_trigger trigger)
 	}
 }
 
-/* May code of this role run as the owner? */
-static bool
-is_trusted_role(const RightsCheck *check, Oid role)
+/* May code of this role run as the owner of a table? */
+bool
+ttl_docs_is_trusted_role(Oid owner, Oid role)
 {
 	return superuser_arg(role) ||
-		(!superuser_arg(check->owner) && has_privs_of_role(role, check->owner));
+		(!superuser_arg(owner) && has_privs_of_role(role, owner));
 }
 
 /* May this trigger function run as the owner, with this many arguments? */
@@ -231,7 +230,7 @@ is_trusted_function(const RightsCheck *check, Oid function, int nargs)
 	if (!HeapTupleIsValid(tuple))
 		return false;
 	form = (Form_pg_proc) GETSTRUCT(tuple);
-	trusted = is_trusted_role(check, form->proowner);
+	trusted = ttl_docs_is_trusted_role(check->owner, form->proowner);
 	if (nargs > 0)
 		trusted = form->proowner == check->owner &&
 			form->prolang != ClanguageId && form->prolang != INTERNALlanguageId;

@@ -152,8 +152,7 @@ delete_candidates(PurgeBatch *batch)
 	work.row = table_slot_create(rel, NULL);
 	work.nblocks = RelationGetNumberOfBlocks(rel);
 	ttl_docs_begin_purging();
-	ttl_docs_begin_guard(&guard, target->relid, target->collection.root,
-						 target->cascade_targets);
+	ttl_docs_begin_guard(&guard, rel, target->collection.root, target->cascade_targets);
 	PG_TRY();
 	{
 		work.deleter = ttl_docs_begin_deletes(rel, target->root != NULL ?

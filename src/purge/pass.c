@@ -7,8 +7,8 @@
  * (transaction.c).  Between two steps the caller can pause, turn to another table, or
  * stop.  A step searches for candidates (find.c) or deletes a batch of them
  * (batch.c).  A worker puts documents that it cannot delete into the quarantine, and
- * first retries those whose time has come (quarantine.c).  A pass leaves documents
- * that are busy, and comes back for them (progress.c).
+ * retries them when their time has come and nothing else is left (quarantine.c).  A
+ * pass leaves documents that are busy, and comes back for them (progress.c).
  *
  * Errors.  A batch that fails is rolled back, and then there are three cases:
  *
@@ -51,7 +51,7 @@
 /* maximum number of rows of the quarantine that a pass retries */
 #define MAX_RETRIES		100
 
-static void take_rows_to_retry(TablePass *pass);
+static bool take_rows_to_retry(TablePass *pass);
 static TimestampTz pass_clock(const TablePass *pass);
 static bool search(TablePass *pass);
 static void search_in_transaction(void *arg);
@@ -114,36 +114,7 @@ ttl_docs_step_pass(TablePass *pass)
 	pass->was_batch = pass->was_work = false;
 	if (pass->has_ended)
 		return false;
-	if (!pass->has_candidates && !pass->has_retried)
-		take_rows_to_retry(pass);
 	return pass->has_candidates ? delete_batch(pass) : search(pass);
-}
-
-/* Takes rows of the quarantine as candidates, before the first search of a worker. */
-static void
-take_rows_to_retry(TablePass *pass)
-{
-	Candidates *candidates = &pass->candidates;
-	ItemPointerData tids[MAX_RETRIES];
-	int			count = 0;
-
-	pass->has_retried = true;
-	if (pass->target.table != NULL && !pass->foreground)
-		count = ttl_docs_rows_to_retry(pass->target.table, ttl_docs_clock(),
-									   MAX_RETRIES, tids);
-	if (count == 0)
-		return;
-	memset(candidates, 0, sizeof(*candidates));
-	candidates->items = MemoryContextAllocZero(pass->context,
-											   count * sizeof(Candidate));
-	candidates->count = count;
-	candidates->by_row = true;
-	for (int i = 0; i < count; i++)
-	{
-		candidates->items[i].slot = NO_SLOT;
-		candidates->items[i].tid = candidates->items[i].row = tids[i];
-	}
-	pass->has_candidates = pass->is_retry = true;
 }
 
 static TimestampTz
@@ -599,7 +570,8 @@ next_candidates(TablePass *pass)
 	if (pass->is_retry)
 	{
 		pass->is_retry = false;
-		return true;
+		ttl_docs_pass_is_through(pass);
+		return false;
 	}
 	for (SlotRange range = 0; range < RANGE_COUNT; range++)
 		pass->progress.next[range] = candidates->end[range];
@@ -613,8 +585,45 @@ next_candidates(TablePass *pass)
 		pass->is_last_search = pass->foreground;
 		return true;
 	}
+	if (take_rows_to_retry(pass))
+		return true;
 	ttl_docs_pass_is_through(pass);
 	return false;
+}
+
+/*
+ * Takes rows of the quarantine as candidates, when a worker has nothing else to do in
+ * the table: a retry can take as long as a visit.  False if there are none.
+ */
+static bool
+take_rows_to_retry(TablePass *pass)
+{
+	Candidates *candidates = &pass->candidates;
+	TimestampTz next_due = candidates->next_due;
+	ItemPointerData tids[MAX_RETRIES];
+	int			count = 0;
+
+	if (pass->target.table != NULL && !pass->foreground && !pass->has_retried)
+		count = ttl_docs_rows_to_retry(pass->target.table, ttl_docs_clock(),
+									   MAX_RETRIES, tids);
+	pass->has_retried = true;
+	if (count == 0)
+		return false;
+	memset(candidates, 0, sizeof(*candidates));
+	candidates->items = MemoryContextAllocZero(pass->context,
+											   count * sizeof(Candidate));
+	candidates->count = count;
+	candidates->by_row = true;
+	/* as the last search found it */
+	candidates->is_complete = true;
+	candidates->next_due = next_due;
+	for (int i = 0; i < count; i++)
+	{
+		candidates->items[i].slot = NO_SLOT;
+		candidates->items[i].tid = candidates->items[i].row = tids[i];
+	}
+	pass->has_candidates = pass->is_retry = true;
+	return true;
 }
 
 /* Should one more search, which finds nothing, end the scan for the earliest expiry? */

@@ -1,6 +1,7 @@
 -- The delete of a document runs code of other users as these users, such as a CHECK
 -- constraint of a child table.  This code cannot add triggers, rules or partitions that
--- the delete would run as the owner of the collection.
+-- the delete would run as the owner of the collection.  It cannot change settings either,
+-- such as the search_path of a trigger of the owner.
 \set SHOW_CONTEXT never
 CREATE ROLE regress_ttl_guard_owner;
 CREATE ROLE regress_ttl_guard_attacker;
@@ -12,6 +13,13 @@ CREATE TABLE guard_owner.c (id int PRIMARY KEY, doc jsonb NOT NULL);
 SELECT ttl_docs.adopt('guard_owner.c', 10);
 GRANT REFERENCES, SELECT ON guard_owner.c TO regress_ttl_guard_attacker;
 CREATE TABLE guard_owner.gained (line text);
+-- A trusted trigger that calls a function without its schema, and changes a setting
+CREATE FUNCTION guard_owner.audit() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM set_config('guard.audited', upper('x'), true);
+    RETURN NULL;
+END $$;
+CREATE TRIGGER audit AFTER DELETE ON guard_owner.c FOR EACH ROW EXECUTE FUNCTION guard_owner.audit();
 RESET ROLE;
 
 SET ROLE regress_ttl_guard_attacker;
@@ -20,6 +28,12 @@ BEGIN
     INSERT INTO guard_owner.gained VALUES ('as ' || current_user);
     RETURN NULL;
 END $$;
+CREATE FUNCTION guard_attacker.upper(text) RETURNS text LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO guard_owner.gained VALUES ('as ' || current_user);
+    RETURN $1;
+END $$;
+CREATE AGGREGATE guard_attacker.set_config(text, boolean) (SFUNC = set_config, STYPE = text, INITCOND = 'search_path');
 CREATE TABLE guard_attacker.ways (way int, command text, result text);
 -- Runs a command, and records whether it succeeds.
 CREATE FUNCTION guard_attacker.attack(r int) RETURNS boolean LANGUAGE plpgsql AS $$
@@ -50,6 +64,11 @@ INSERT INTO guard_attacker.ways VALUES
     (5, 'ALTER TABLE guard_attacker.second ATTACH PARTITION guard_attacker.third DEFAULT'),
     (6, 'CREATE TABLE guard_attacker.fourth (r int REFERENCES guard_owner.c ON DELETE CASCADE)'),
     (7, 'ALTER TABLE guard_attacker.second RENAME TO renamed'),
+    (9, 'SET search_path = guard_attacker, pg_catalog'),
+    (10, 'SET LOCAL search_path = guard_attacker, pg_catalog'),
+    (11, $$SELECT set_config('search_path', 'guard_attacker, pg_catalog', false)$$),
+    (12, $$UPDATE pg_settings SET setting = 'guard_attacker, pg_catalog' WHERE name = 'search_path'$$),
+    (13, $$SELECT guard_attacker.set_config('guard_attacker, pg_catalog', false)$$),
     -- Not guarded
     (8, 'CREATE TABLE guard_attacker.fifth (i int)');
 RESET ROLE;
@@ -67,7 +86,7 @@ SELECT * FROM guard_owner.gained;
 -- release()
 RESET ttl_docs.clock_offset;
 INSERT INTO guard_owner.c VALUES (1, '{}');
-UPDATE guard_attacker.ways SET result = NULL WHERE way < 8;
+UPDATE guard_attacker.ways SET result = NULL WHERE way <> 8;
 INSERT INTO guard_attacker.first VALUES (1);
 INSERT INTO guard_attacker.second VALUES (1);
 SET ttl_docs.clock_offset = 100;

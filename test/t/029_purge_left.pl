@@ -153,6 +153,18 @@ advance(250);
 until_on_disk('docs', 0, 'btree: a later visit purges the documents when the cause is gone');
 until_is(stat_of('undeletable', 'docs'), '0', 'btree: no document is undeletable any more');
 
+# While the purge is held, the undeletable documents do not hide others that expire.
+sql('UPDATE trouble SET is_on = true');
+create('held', 'consistent');
+until_is(stat_of('undeletable', 'held'), '3', 'held: the undeletable documents are counted');
+sql("SELECT ttl_docs.pause_purge('held')");
+until_state('held', 'paused', 'held: the purge is paused');
+advance(100);
+sql("SET ttl_docs.clock_offset = " . ($offset - 600) . "; INSERT INTO held (id, doc) SELECT i, '{}' FROM generate_series(1, 5) AS i");
+advance(100);
+until_is(stat_of('estimated_backlog', 'held'), '5', 'held: the other expired documents are counted');
+sql('DROP TABLE held');
+
 # ---- BRIN ----
 
 # Each pass over a lazy collection finds the undeletable documents again.
