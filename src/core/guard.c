@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * guard.c
- *		Protects a delete that runs as the owner of a table from code of other
- *		users that the delete runs, too.
+ *		Protects the owner of a table while we delete rows as this owner: code
+ *		of other users runs in the middle of the delete.
  *
  * Before we delete rows as the owner of a table, trusted_code.c checks all
  * triggers and rules that the delete can reach.  But the delete also runs code

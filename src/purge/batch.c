@@ -87,24 +87,15 @@ ttl_docs_run_batch(PurgeBatch *batch)
 	batch->live_until = DT_NOEND;
 	batch->current = -1;
 	batch->has_started = batch->at_end = false;
-	switch (ttl_docs_open_target(target))
-	{
-		case TARGET_BUSY:
-			batch->end = BATCH_TABLE_BUSY;
-			return;
-		case TARGET_GONE:
-			batch->end = BATCH_TABLE_GONE;
-			return;
-		case TARGET_OPEN:
-			break;
-	}
+	batch->end = ttl_docs_open_target(target);
+	if (batch->end != STEP_DONE)
+		return;
 	if (is_stale(batch))
-		batch->end = BATCH_STALE;
+		batch->end = STEP_STALE;
 	else if (PURGE_IS_HOLD(target->hold))
-		batch->end = BATCH_HELD;
+		batch->end = STEP_HELD;
 	else
 	{
-		batch->end = BATCH_DONE;
 		if (batch->owns_transaction)
 			set_constraints_immediate();
 		delete_candidates(batch);

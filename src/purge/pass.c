@@ -53,6 +53,8 @@
 
 static bool take_rows_to_retry(TablePass *pass);
 static TimestampTz pass_clock(const TablePass *pass);
+static bool keeps_entry(const TablePass *pass);
+static bool table_ends_pass(TablePass *pass, StepEnd end);
 static bool search(TablePass *pass);
 static void search_in_transaction(void *arg);
 static bool has_nothing_to_find(const TablePass *pass);
@@ -67,7 +69,7 @@ static TimestampTz expiry_after_search(const TablePass *pass);
 static void store_backlog(TablePass *pass, TimestampTz clock);
 static bool delete_batch(TablePass *pass);
 static void batch_in_transaction(void *arg);
-static void batch_ended(TablePass *pass, const PurgeBatch *batch);
+static void drop_candidates(TablePass *pass);
 static void apply_batch(TablePass *pass, const PurgeBatch *batch);
 static void put_into_quarantine(TablePass *pass, Candidate *candidate);
 static void apply_retry(TablePass *pass, const Candidate *candidate);
@@ -91,7 +93,7 @@ ttl_docs_begin_pass(TablePass *pass)
 	pass->state = PURGE_WORKING;
 	pass->next_visit = pass->recount_at = DT_NOEND;
 	pass->ahead = DT_NOBEGIN;
-	if (pass->foreground || table == NULL)
+	if (!keeps_entry(pass))
 		return;
 
 	LWLockAcquire(ttl_docs_purge_shared->lock, LW_SHARED);
@@ -123,6 +125,38 @@ pass_clock(const TablePass *pass)
 	return pass->instant == DT_NOEND ? ttl_docs_clock() : pass->instant;
 }
 
+/* Does a worker make the pass, over a table with an entry in shared memory? */
+static bool
+keeps_entry(const TablePass *pass)
+{
+	return pass->target.table != NULL && !pass->foreground;
+}
+
+/* Ends the pass if the table cannot be purged now; false if it can. */
+static bool
+table_ends_pass(TablePass *pass, StepEnd end)
+{
+	switch (end)
+	{
+		case STEP_DONE:
+		case STEP_STALE:
+			return false;
+		case STEP_TABLE_GONE:
+			ttl_docs_pass_is_gone(pass);
+			break;
+		case STEP_TABLE_BUSY:
+			pass->table_is_busy = true;
+			ttl_docs_save_positions(pass);
+			ttl_docs_pass_is_through(pass);
+			break;
+		case STEP_HELD:
+			ttl_docs_save_positions(pass);
+			ttl_docs_pass_is_held(pass);
+			break;
+	}
+	return true;
+}
+
 /* ---- Searching ---- */
 
 static bool
@@ -135,27 +169,14 @@ search(TablePass *pass)
 		ttl_docs_pass_failed(pass);
 		return false;
 	}
-	switch (pass->search_end)
-	{
-		case BATCH_TABLE_GONE:
-			ttl_docs_pass_is_gone(pass);
-			return false;
-		case BATCH_TABLE_BUSY:
-			pass->table_is_busy = true;
-			ttl_docs_pass_is_through(pass);
-			return false;
-		case BATCH_HELD:
-			ttl_docs_pass_is_held(pass);
-			return false;
-		default:
-			break;
-	}
+	if (table_ends_pass(pass, pass->search_end))
+		return false;
 	if (pass->candidates.count == 0 || pass->is_last_search)
 		return next_candidates(pass);
 	pass->has_candidates = true;
 	pass->deleted_before = pass->total_deleted;
 	pass->find_limit = Min(pass->find_limit * 4, MAX_CANDIDATES);
-	if (pass->target.table != NULL && !pass->foreground)
+	if (keeps_entry(pass))
 	{
 		pass->target.table->state = PURGE_WORKING;
 		store_backlog(pass, clock);
@@ -170,18 +191,9 @@ search_in_transaction(void *arg)
 	PurgeTarget *target = &pass->target;
 	MemoryContext caller;
 
-	pass->search_end = BATCH_DONE;
-	switch (ttl_docs_open_target(target))
-	{
-		case TARGET_BUSY:
-			pass->search_end = BATCH_TABLE_BUSY;
-			return;
-		case TARGET_GONE:
-			pass->search_end = BATCH_TABLE_GONE;
-			return;
-		case TARGET_OPEN:
-			break;
-	}
+	pass->search_end = ttl_docs_open_target(target);
+	if (pass->search_end != STEP_DONE)
+		return;
 	caller = MemoryContextSwitchTo(pass->context);
 	memset(&pass->candidates, 0, sizeof(pass->candidates));
 	pass->state = target->hold;
@@ -195,7 +207,7 @@ search_in_transaction(void *arg)
 	else if (!PURGE_IS_HOLD(pass->state))
 		pass->state = PURGE_NO_INDEX;
 	if (PURGE_IS_HOLD(pass->state) || pass->state == PURGE_NO_INDEX)
-		pass->search_end = BATCH_HELD;
+		pass->search_end = STEP_HELD;
 	MemoryContextSwitchTo(caller);
 	ttl_docs_close_target(target);
 }
@@ -293,7 +305,7 @@ forget_undeletable(TablePass *pass)
 {
 	PurgeTable *table = pass->target.table;
 
-	if (table == NULL || pass->foreground)
+	if (!keeps_entry(pass))
 		return;
 	LWLockAcquire(ttl_docs_purge_shared->lock, LW_EXCLUSIVE);
 	table->undeletable = 0;
@@ -310,7 +322,7 @@ find_or_count(TablePass *pass, TimestampTz clock)
 	PurgeTable *table = pass->target.table;
 	bool		is_held = PURGE_IS_HOLD(pass->state);
 	bool		is_lazy = pass->target.collection.settings.indexing == INDEXING_LAZY;
-	bool		count = table != NULL && !pass->foreground &&
+	bool		count = keeps_entry(pass) &&
 		(is_held || pass->continues) && clock >= table->counted + COUNT_INTERVAL;
 
 	if (!is_held)
@@ -398,8 +410,7 @@ delete_batch(TablePass *pass)
 	batch.target = &pass->target;
 	batch.owns_transaction = !pass->in_block;
 	batch.by_row = candidates->by_row;
-	batch.skips_quarantined = pass->target.table != NULL && !pass->foreground &&
-		!pass->is_retry;
+	batch.skips_quarantined = keeps_entry(pass) && !pass->is_retry;
 	batch.index = pass->is_retry ? InvalidOid : pass->progress.index;
 	batch.index_file = pass->progress.index_file;
 	batch.candidates = candidates->items + candidates->done;
@@ -413,8 +424,15 @@ delete_batch(TablePass *pass)
 	pass->was_batch = pass->was_work = pass->had_turn = true;
 	if (!pass->run(batch_in_transaction, &batch, &pass->error))
 		batch_failed(pass, &batch);
+	else if (batch.end == STEP_STALE)
+		drop_candidates(pass);
 	else
-		batch_ended(pass, &batch);
+	{
+		if (batch.end == STEP_HELD)
+			pass->state = pass->target.hold;
+		if (!table_ends_pass(pass, batch.end))
+			apply_batch(pass, &batch);
+	}
 	if (pass->has_candidates && candidates->done == candidates->count)
 		return next_candidates(pass);
 	return !pass->has_ended;
@@ -424,35 +442,6 @@ static void
 batch_in_transaction(void *arg)
 {
 	ttl_docs_run_batch(arg);
-}
-
-static void
-batch_ended(TablePass *pass, const PurgeBatch *batch)
-{
-	switch (batch->end)
-	{
-		case BATCH_DONE:
-			apply_batch(pass, batch);
-			break;
-		case BATCH_STALE:
-			pfree(pass->candidates.items);
-			pass->candidates.items = NULL;
-			pass->has_candidates = false;
-			break;
-		case BATCH_TABLE_GONE:
-			ttl_docs_pass_is_gone(pass);
-			break;
-		case BATCH_TABLE_BUSY:
-			pass->table_is_busy = true;
-			ttl_docs_save_positions(pass);
-			ttl_docs_pass_is_through(pass);
-			break;
-		case BATCH_HELD:
-			ttl_docs_save_positions(pass);
-			pass->state = pass->target.hold;
-			ttl_docs_pass_is_held(pass);
-			break;
-	}
 }
 
 /* A batch has been committed.  Leaves the candidates that it did not delete. */
@@ -488,8 +477,7 @@ apply_batch(TablePass *pass, const PurgeBatch *batch)
 static void
 put_into_quarantine(TablePass *pass, Candidate *candidate)
 {
-	if (pass->target.table != NULL && !pass->foreground &&
-		ItemPointerIsValid(&candidate->row) &&
+	if (keeps_entry(pass) && ItemPointerIsValid(&candidate->row) &&
 		ttl_docs_quarantine(pass->target.table, &candidate->row, ttl_docs_clock()))
 		candidate->fate = CANDIDATE_QUARANTINED;
 }
@@ -557,16 +545,22 @@ count_batch(TablePass *pass, const PurgeBatch *batch)
 	LWLockRelease(ttl_docs_purge_shared->lock);
 }
 
+static void
+drop_candidates(TablePass *pass)
+{
+	if (pass->candidates.items != NULL)
+		pfree(pass->candidates.items);
+	pass->candidates.items = NULL;
+	pass->has_candidates = false;
+}
+
 /* All candidates have been in a batch.  False if there are no more to search for. */
 static bool
 next_candidates(TablePass *pass)
 {
 	Candidates *candidates = &pass->candidates;
 
-	if (candidates->items != NULL)
-		pfree(candidates->items);
-	candidates->items = NULL;
-	pass->has_candidates = false;
+	drop_candidates(pass);
 	if (pass->is_retry)
 	{
 		pass->is_retry = false;
@@ -603,7 +597,7 @@ take_rows_to_retry(TablePass *pass)
 	ItemPointerData tids[MAX_RETRIES];
 	int			count = 0;
 
-	if (pass->target.table != NULL && !pass->foreground && !pass->has_retried)
+	if (keeps_entry(pass) && !pass->has_retried)
 		count = ttl_docs_rows_to_retry(pass->target.table, ttl_docs_clock(),
 									   MAX_RETRIES, tids);
 	pass->has_retried = true;

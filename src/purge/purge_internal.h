@@ -399,14 +399,17 @@ typedef struct PurgeTarget
 	OwnerSwitch before;
 } PurgeTarget;
 
-typedef enum TargetStatus
+/* How a step ended */
+typedef enum StepEnd
 {
-	TARGET_OPEN,
-	TARGET_BUSY,				/* another session has locked the table */
-	TARGET_GONE					/* it is no longer a table of a collection */
-} TargetStatus;
+	STEP_DONE,
+	STEP_TABLE_BUSY,			/* another session has locked the table */
+	STEP_TABLE_GONE,			/* it is no longer a table of a collection */
+	STEP_HELD,					/* the table must not be purged now */
+	STEP_STALE					/* the index was rebuilt: search again */
+} StepEnd;
 
-extern TargetStatus ttl_docs_open_target(PurgeTarget *target);
+extern StepEnd ttl_docs_open_target(PurgeTarget *target);
 extern void ttl_docs_close_target(PurgeTarget *target);
 
 /* progress.c */
@@ -480,15 +483,6 @@ extern void ttl_docs_find_candidates(const PurgeTarget *target,
 									 bool count, Candidates *found);
 
 /* batch.c */
-typedef enum BatchEnd
-{
-	BATCH_DONE,
-	BATCH_TABLE_BUSY,			/* another session has locked the table */
-	BATCH_TABLE_GONE,			/* it is no longer a table of a collection */
-	BATCH_HELD,					/* target->hold is the reason */
-	BATCH_STALE					/* the index was rebuilt: search again */
-} BatchEnd;
-
 typedef struct PurgeBatch
 {
 	/* given by the caller */
@@ -509,7 +503,7 @@ typedef struct PurgeBatch
 	bool		at_end;			/* only statement triggers and the commit remain */
 	int			current;		/* the candidate that is being deleted; -1 = none */
 	/* result */
-	BatchEnd	end;
+	StepEnd		end;
 	int			consumed;		/* number of candidates judged */
 	int			deleted;
 	int			refused;		/* number of deletes that a trigger prevented */
@@ -589,7 +583,7 @@ typedef struct TablePass
 	TimestampTz first_live;		/* when the first live row expires that these
 								 * searches have found */
 	/* the last step */
-	BatchEnd	search_end;
+	StepEnd		search_end;
 	int			deleted;
 	bool		was_batch;
 	bool		was_work;		/* it was a batch, or it read many entries */

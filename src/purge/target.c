@@ -44,9 +44,9 @@
 /* invalidations that this process has received */
 static uint64 invalidations = 0;
 
-static TargetStatus lock_target(PurgeTarget *target, Oid *root);
+static StepEnd lock_target(PurgeTarget *target, Oid *root);
 static void close_relations(PurgeTarget *target);
-static TargetStatus open_locked(Oid relid, bool waits, Relation *rel);
+static StepEnd open_locked(Oid relid, bool waits, Relation *rel);
 static bool is_up_to_date(const PurgeTarget *target);
 static void work_out(PurgeTarget *target);
 static Oid	index_file(Oid index);
@@ -59,23 +59,23 @@ ttl_docs_purge_catalog_changed(void)
 }
 
 /*
- * Opens the target, unless it is busy or gone.  The caller has a transaction and an
- * active snapshot.
+ * Opens the target, unless it is busy or gone.  STEP_DONE means that it is open.  The
+ * caller has a transaction and an active snapshot.
  */
-TargetStatus
+StepEnd
 ttl_docs_open_target(PurgeTarget *target)
 {
-	TargetStatus status;
+	StepEnd		end;
 	Oid			root;
 
 	/* another session can attach or detach the table before we have the lock */
 	do
 	{
 		CHECK_FOR_INTERRUPTS();
-		status = lock_target(target, &root);
-	} while (status == TARGET_OPEN && target->collection.root != root);
-	if (status != TARGET_OPEN)
-		return status;
+		end = lock_target(target, &root);
+	} while (end == STEP_DONE && target->collection.root != root);
+	if (end != STEP_DONE)
+		return end;
 
 	ttl_docs_become_owner(target->rel, &target->before);
 	if (!is_up_to_date(target))
@@ -83,38 +83,38 @@ ttl_docs_open_target(PurgeTarget *target)
 	target->hold = ttl_docs_hold_by_settings(&target->collection, target->table);
 	if (!PURGE_IS_HOLD(target->hold))
 		target->hold = target->table_hold;
-	return TARGET_OPEN;
+	return STEP_DONE;
 }
 
 /*
  * Locks and opens the target and its partitioned table, *root.  If the target
  * belongs to another partitioned table after it is locked, closes both.
  */
-static TargetStatus
+static StepEnd
 lock_target(PurgeTarget *target, Oid *root)
 {
 	Collection *collection = &target->collection;
-	TargetStatus status = TARGET_OPEN;
+	StepEnd		end = STEP_DONE;
 
 	target->rel = target->root = NULL;
 	if (!ttl_docs_lookup_collection(target->relid, collection))
-		return TARGET_GONE;
+		return STEP_TABLE_GONE;
 	*root = collection->root;
 	if (*root != target->relid)
-		status = open_locked(*root, target->waits, &target->root);
-	if (status == TARGET_OPEN)
-		status = open_locked(target->relid, target->waits, &target->rel);
-	if (status == TARGET_OPEN)
+		end = open_locked(*root, target->waits, &target->root);
+	if (end == STEP_DONE)
+		end = open_locked(target->relid, target->waits, &target->rel);
+	if (end == STEP_DONE)
 	{
 		/* acquiring a lock that we already hold processes no invalidations */
 		AcceptInvalidationMessages();
 		if (!ttl_docs_lookup_collection(target->relid, collection) ||
 			target->rel->rd_rel->relkind != RELKIND_RELATION)
-			status = TARGET_GONE;
+			end = STEP_TABLE_GONE;
 	}
-	if (status != TARGET_OPEN || collection->root != *root)
+	if (end != STEP_DONE || collection->root != *root)
 		close_relations(target);
-	return status;
+	return end;
 }
 
 static void
@@ -134,15 +134,15 @@ ttl_docs_close_target(PurgeTarget *target)
 	close_relations(target);
 }
 
-static TargetStatus
+static StepEnd
 open_locked(Oid relid, bool waits, Relation *rel)
 {
 	if (waits)
 		LockRelationOid(relid, RowExclusiveLock);
 	else if (!ConditionalLockRelationOid(relid, RowExclusiveLock))
-		return TARGET_BUSY;
+		return STEP_TABLE_BUSY;
 	*rel = try_table_open(relid, NoLock);
-	return *rel != NULL ? TARGET_OPEN : TARGET_GONE;
+	return *rel != NULL ? STEP_DONE : STEP_TABLE_GONE;
 }
 
 /* Is the result of an earlier step still valid? */
@@ -171,6 +171,8 @@ work_out(PurgeTarget *target)
 		target->facts = AllocSetContextCreate(target->context, "ttl_docs target",
 											  ALLOCSET_SMALL_SIZES);
 	MemoryContextReset(target->facts);
+	target->name = target->detail = NULL;
+	target->cascade_targets = NIL;
 	caller = MemoryContextSwitchTo(target->facts);
 	target->name = ttl_docs_quoted_name(target->relid);
 	target->index = ttl_docs_purge_index(target->rel,
