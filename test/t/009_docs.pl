@@ -2,9 +2,8 @@
 #
 # Each file is one session of psql in a database of its own.  The language of a fenced block says
 # what the block is:
-#	sql        SQL that runs without an error
-#	psql       a session of psql: lines after "=> " are typed, and the other lines are exactly
-#	           what psql prints
+#	sql        SQL.  It runs without an error, unless an output block follows
+#	output     exactly what psql prints for the sql block before it
 #	sh, text   commands of the shell, or a picture: not executed
 #	others     an exact excerpt of a program below test/orm
 # A comment <!-- test: ... --> is SQL that a reader does not see: it moves the clock where the text
@@ -63,25 +62,6 @@ sub blocks_of
 	return @blocks;
 }
 
-# The lines of a psql block that are typed, and the lines that psql prints.
-sub typed_and_shown
-{
-	my ($text) = @_;
-	my ($typed, $shown) = ('', '');
-	for my $line (split /\n/, $text)
-	{
-		if ($line =~ /^(?:\w*=>|\w*->) (.*)$/)
-		{
-			$typed .= "$1\n";
-		}
-		else
-		{
-			$shown .= "$line\n";
-		}
-	}
-	return ($typed, $shown);
-}
-
 # Removes differences between runs: the seconds of _ts, blank lines, trailing blanks.
 sub comparable
 {
@@ -93,6 +73,28 @@ sub comparable
 	return $output;
 }
 
+# Joins each output block with the sql block before it: [kind, text, line, shown].
+sub joined
+{
+	my ($file, @blocks) = @_;
+	my @joined;
+	for my $block (@blocks)
+	{
+		my ($kind, $text, $line) = @$block;
+		if ($kind eq 'output')
+		{
+			die "$file:$line: the output block does not follow a sql block"
+			  if !@joined || $joined[-1][0] ne 'sql' || defined $joined[-1][3];
+			$joined[-1][3] = $text;
+		}
+		else
+		{
+			push @joined, [@$block];
+		}
+	}
+	return @joined;
+}
+
 # Runs the blocks of a file in one session, and returns the output of each.
 sub outputs_of
 {
@@ -100,9 +102,8 @@ sub outputs_of
 	my $script = "\\pset pager off\n";
 	for my $block (@blocks)
 	{
-		my ($kind, $text) = @$block;
-		($text) = typed_and_shown($text) if $kind eq 'psql';
-		$text = "\\set QUIET on\n$text\\set QUIET off\n" if $kind ne 'psql';
+		my (undef, $text, undef, $shown) = @$block;
+		$text = "\\set QUIET on\n$text\\set QUIET off\n" if !defined $shown;
 		$script .= "$text\n;\n\\echo $mark\n";
 	}
 	my $base = "$PostgreSQL::Test::Utils::tmp_check/$database";
@@ -143,10 +144,10 @@ for my $file (@files)
 {
 	my $name = basename($file, '.md');
 	my @executed;
-	for my $block (blocks_of($file))
+	for my $block (joined($file, blocks_of($file)))
 	{
 		my ($kind, $text, $line) = @$block;
-		if ($kind eq 'sql' || $kind eq 'psql' || $kind eq 'hidden')
+		if ($kind eq 'sql' || $kind eq 'hidden')
 		{
 			push @executed, $block;
 		}
@@ -166,11 +167,10 @@ for my $file (@files)
 	my @outputs = outputs_of($database, @executed);
 	for my $i (0 .. $#executed)
 	{
-		my ($kind, $text, $line) = @{ $executed[$i] };
+		my (undef, undef, $line, $shown) = @{ $executed[$i] };
 		my $output = $outputs[$i] // 'psql did not get here';
-		if ($kind eq 'psql')
+		if (defined $shown)
 		{
-			my (undef, $shown) = typed_and_shown($text);
 			is(comparable($output), comparable($shown), "$file:$line: psql prints what the block shows");
 		}
 		else
