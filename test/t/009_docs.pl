@@ -5,6 +5,8 @@
 #	sql        SQL.  It runs without an error, unless an output block follows
 #	output     exactly what psql prints for the sql block before it
 #	sh, text   commands of the shell, or a picture: not executed
+#	dockerfile, json, yaml   files of other programs: not executed
+#	csharp     a program that is not run; a sql block of the file has all SQL of its CreateCommand()
 #	others     an exact excerpt of a program below test/orm
 # A comment <!-- test: ... --> is SQL that a reader does not see: it moves the clock where the text
 # says that time has passed.
@@ -25,8 +27,10 @@ use TtlServer;
 my $mark = 'end of block';
 my @files = ('README.md', sort glob('docs/*.md'));
 my %programs = map { $_ => 1 } qw(python ruby typescript javascript ini);
+my %not_executed = map { $_ => 1 } qw(sh text dockerfile json yaml csharp);
 
-my $node = start_server('main', '');
+# from-cosmos-db.md shows logical decoding.
+my $node = start_server('main', '', allows_streaming => 'logical');
 
 # Splits a file into its blocks, in their order: [kind, text, line].
 sub blocks_of
@@ -140,6 +144,25 @@ sub is_excerpt
 	return grep { index($_, $text) >= 0 } @sources;
 }
 
+# Every statement that a C# program of a file sends is also in a sql block of the file.  Each
+# counts as a test.
+sub sql_of_csharp_is_executed
+{
+	my ($file) = @_;
+	my @blocks = blocks_of($file);
+	my $executed = join ' ', map { $_->[1] =~ s/\s+/ /gr } grep { $_->[0] eq 'sql' } @blocks;
+	for my $block (grep { $_->[0] eq 'csharp' } @blocks)
+	{
+		my (undef, $text, $line) = @$block;
+		while ($text =~ /CreateCommand\(\s*"(.*?)"/sg)
+		{
+			my $statement = $1 =~ s/\s+/ /gr;
+			ok(index($executed, $statement) >= 0, "$file:$line: a sql block has: $statement");
+		}
+	}
+	return;
+}
+
 for my $file (@files)
 {
 	my $name = basename($file, '.md');
@@ -157,10 +180,11 @@ for my $file (@files)
 		}
 		else
 		{
-			ok($kind eq 'sh' || $kind eq 'text', "$file:$line: the block has a known language");
+			ok($not_executed{$kind}, "$file:$line: the block has a known language");
 		}
 	}
 	next if !@executed;
+	sql_of_csharp_is_executed($file);
 
 	(my $database = lc "docs_$name") =~ s/\W/_/g;
 	$node->safe_psql('postgres', "CREATE DATABASE $database");
