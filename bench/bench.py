@@ -18,7 +18,8 @@ from server import Server
 from tables import drop_all
 
 WORKLOADS = ('count', 'select_by_key', 'gin', 'other_tables', 'instructions', 'insert', 'copy', 'touch',
-             'purge_idle', 'purge_load', 'purge_pass', 'settings', 'documents', 'growth', 'memory', 'alternatives')
+             'purge_idle', 'purge_load', 'purge_pass', 'settings', 'documents', 'growth', 'memory', 'alternatives',
+             'fsync_on')
 # These take minutes, and --quick leaves them out.
 ONLY_FULL = ('instructions', 'growth', 'memory', 'alternatives')
 
@@ -45,9 +46,9 @@ class Bench:
         self.report = Report(arguments.results)
         self.server = self.another_server('main', 'ttl_docs')
 
-    def another_server(self, name, preload, wrapper=None):
+    def another_server(self, name, preload, wrapper=None, settings=''):
         return Server(self.arguments.programs, os.path.join(self.arguments.scratch, name), preload,
-                      '1GB' if self.arguments.quick or wrapper else '6GB', wrapper)
+                      '1GB' if self.arguments.quick or wrapper else '6GB', wrapper, settings)
 
     @staticmethod
     def has_program(name):
@@ -69,7 +70,8 @@ class Bench:
     def run(self, name):
         self.empty()
         self.report.begin(name, self.where())
-        self.report.add_lines(importlib.import_module('workloads.' + name).measure(self))
+        workload = importlib.import_module('workloads.' + name)
+        self.report.add_lines(workload.measure(self), getattr(workload, 'SECTION', None))
 
     def where(self):
         with open('/proc/cpuinfo') as cpu:

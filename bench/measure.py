@@ -82,6 +82,21 @@ def compare_transactions(server, scripts, scale, mode='prepared', options=(), se
     return tps
 
 
+def compare_clients(server, scripts, scale, clients, options=()):
+    """Transactions per second of several clients: for each script, a list with a number for each round.
+
+    Each script has a run of pgbench of its own.  The scripts alternate in running first.
+    """
+    tps = [[] for _ in scripts]
+    for turn in range(scale.rounds):
+        order = list(range(len(scripts)))
+        for number in order if turn % 2 else reversed(order):
+            done = server.pgbench([scripts[number]], '-c', str(clients), '-j', '2', '-T', str(scale.seconds),
+                                  *options).transactions()
+            tps[number].append(len(done) / scale.seconds)
+    return tps
+
+
 def compare_statements(server, statements, rounds, before=None):
     """Seconds of each statement, in turns.  before(statement) runs before each statement, and is not measured."""
     seconds = [[] for _ in statements]

@@ -8,7 +8,7 @@ import plot
 
 INTRODUCTION = (
     'All data fits into shared buffers, and `fsync` is off: the benchmark compares work, not disk waits.'
-    ' Both sides take turns. Each ratio is the median of the rounds, with the spread of the rounds. A goal is reached'
+    ' The section [With fsync on](#with-fsync-on) has figures with disk waits. Both sides take turns. Each ratio is the median of the rounds, with the spread of the rounds. A goal is reached'
     ' or missed if the whole spread is on one side of it; otherwise the run leaves it undecided. Higher is better for'
     ' throughput, lower for times, bytes and pages.')
 
@@ -16,6 +16,8 @@ INTRODUCTION = (
 def number(value, unit):
     if value is None:
         return ''
+    if unit == 'ms' and value < 1:
+        return '%.2f %s' % (value, unit)
     if unit == 'tps' and value < 100 or unit == 'ms' and value < 10:
         return '%.1f %s' % (value, unit)
     return '%s %s' % (format(round(value), ','), unit)
@@ -42,6 +44,16 @@ def as_row(line):
     return (line.what, line.against, number(line.ours, line.unit), number(line.theirs, line.unit),
             what_counts(line) if line.theirs is not None else '', str(line.goal or ''),
             '**missed**' if line.verdict() == 'missed' else line.verdict())
+
+
+def summary(lines):
+    """A sentence about the throughput of all lines with a certain number of clients."""
+    clients = sorted({line.what.rsplit(', ', 1)[1] for line in lines if line.what.endswith(('client', 'clients'))})
+    found = []
+    for name in clients:
+        ratios = [line.ratio for line in lines if line.what.endswith(', ' + name)]
+        found.append('%.2f to %.2f with %s' % (min(ratios), max(ratios), name))
+    return 'Throughput of a collection, compared with the same table without TTL: %s.' % ', '.join(found)
 
 
 HEADER = ('what', 'against', 'ttl_docs', 'the other side', 'ratio: median (spread)', 'goal', 'verdict')
@@ -71,7 +83,16 @@ class Report:
         self.found = {'where': where, 'rows': [], 'bars': [], 'sections': []}
         self.store[workload] = self.found
 
-    def add_lines(self, lines):
+    def add_lines(self, lines, section=None):
+        """Adds lines to the main table, or to a section of their own: a title and a note.  A section has no goals."""
+        if section:
+            for line in lines:
+                print(as_text(line), flush=True)
+            title, note = section
+            parts = (summary(lines), '%s Measured on %s.' % (note, self.found['where']),
+                     in_markdown(HEADER[:5], [as_row(line)[:5] for line in lines]))
+            self.found['sections'].append((title, '\n\n'.join(parts)))
+            return
         for line in lines:
             print(as_text(line), flush=True)
             self.verdicts.update([line.verdict()] if line.goal else [])

@@ -1,7 +1,7 @@
 """A PostgreSQL server for a benchmark, and pgbench, which makes the load.
 
 The settings make results repeatable: all data fits into shared buffers, fsync is off so that the disk does
-not matter, and checkpoints and autovacuum run only on command.
+not matter, and checkpoints and autovacuum run only on command.  A workload can override them.
 """
 
 import collections
@@ -31,7 +31,7 @@ Transaction = collections.namedtuple('Transaction', 'script micros ended')
 class Server:
     """A running server with one database, "bench"."""
 
-    def __init__(self, programs, directory, preload, shared_buffers='4GB', wrapper=None):
+    def __init__(self, programs, directory, preload, shared_buffers='4GB', wrapper=None, settings=''):
         self.programs = programs
         self.directory = directory
         self.data = os.path.join(directory, 'data')
@@ -43,6 +43,7 @@ class Server:
             conf.write(SETTINGS % {'shared_buffers': shared_buffers})
             conf.write("unix_socket_directories = '%s'\n" % directory)
             conf.write("shared_preload_libraries = '%s'\n" % preload)
+            conf.write(settings)
             if 'pg_cron' in preload:
                 conf.write("cron.database_name = 'bench'\ncron.use_background_workers = on\n")
         self.start(wrapper)

@@ -28,10 +28,10 @@ def measure(bench):
     found = [ttl_docs(bench), by_hour(bench)]
     if bench.has_library('pg_cron'):
         found.append(by_cron(bench))
-    bench.table('Getting rid of %s expired documents beside a load that saturates the server'
+    bench.table('Removal of %s expired documents under a load that saturates the server'
                 % format(bench.scale.rows, ','),
-                ('', 'seconds to remove', 'throughput meanwhile', 'longest transaction meanwhile, ms', 'WAL, MB',
-                 'expired documents are seen'), found)
+                ('', 'seconds to remove', 'throughput of the load, compared with before', 'longest transaction of the load, ms', 'WAL, MB',
+                 'queries see expired documents for'), found)
     return []
 
 
@@ -90,7 +90,7 @@ def by_hour(bench):
         server.sql('DROP TABLE by_hour_old')
         return began, time.time()
 
-    found = ['partition of an hour, dropped'] + twice(server, make, remove) + ['up to an hour']
+    found = ['DROP of a partition of one hour'] + twice(server, make, remove) + ['up to an hour']
     server.sql('DROP TABLE by_hour')
     return found
 
@@ -115,6 +115,6 @@ def by_cron(bench):
                                   " FROM cron.job_run_details WHERE status = 'succeeded' ORDER BY 1 LIMIT 1")[0]
         return began, ended
 
-    found = ['pg_cron, DELETE every minute'] + twice(server, make, remove) + ['up to a minute, and until it is through']
+    found = ['pg_cron, DELETE every minute'] + twice(server, make, remove) + ['up to a minute, plus the time of the DELETE']
     server.stop()
     return found

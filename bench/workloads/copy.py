@@ -41,12 +41,12 @@ def measure(bench):
         Line(what + 'consistent', 'same table, no TTL', 'rows/s', docs, plain, at_least(0.70)),
         Line(what + 'consistent', 'same table, one more index', 'rows/s', docs, indexed),
         Line(what + 'lazy', 'same table, no TTL', 'rows/s', lazy, plain, at_least(0.80)),
-        Line('the same, while something is expired, consistent', 'same table, no TTL', 'rows/s', docs_expired, plain),
-        Line('the same, while something is expired, lazy', 'same table, no TTL', 'rows/s', lazy_expired, plain),
-        Line('the same: WAL, consistent', 'same table, no TTL', 'bytes', wal[:1], wal[2:3]),
-        Line('the same: WAL, lazy', 'same table, no TTL', 'bytes', wal[1:2], wal[2:3]),
-        Line('the same: space on disk, consistent', 'same table, no TTL', 'bytes', size[:1], size[2:3]),
-        Line('the same: space on disk, lazy', 'same table, no TTL', 'bytes', size[1:2], size[2:3]),
+        Line('COPY while the table has expired documents, consistent', 'same table, no TTL', 'rows/s', docs_expired, plain),
+        Line('COPY while the table has expired documents, lazy', 'same table, no TTL', 'rows/s', lazy_expired, plain),
+        Line('COPY: WAL, consistent', 'same table, no TTL', 'bytes', wal[:1], wal[2:3]),
+        Line('COPY: WAL, lazy', 'same table, no TTL', 'bytes', wal[1:2], wal[2:3]),
+        Line('COPY: space on disk, consistent', 'same table, no TTL', 'bytes', size[:1], size[2:3]),
+        Line('COPY: space on disk, lazy', 'same table, no TTL', 'bytes', size[1:2], size[2:3]),
     ]
 
 

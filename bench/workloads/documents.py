@@ -41,5 +41,5 @@ def measure(bench):
         by_function, by_statement = compare_transactions(
             bench.server, [random_id(count) + function, random_id(count) + statement], bench.scale.short(),
             options=['-D', 'doc={"n": 3, "text": "new"}'])
-        lines.append(Line(name, 'the SQL that it stands for', 'tps', by_function, by_statement))
+        lines.append(Line(name, 'the equivalent SQL', 'tps', by_function, by_statement))
     return lines

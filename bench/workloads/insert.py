@@ -18,8 +18,8 @@ def measure(bench):
         Line('INSERT one row, primary key', 'same table, no TTL', 'tps', docs, plain, at_least(0.93)),
         Line('INSERT one row, primary key', 'same table, one more index', 'tps', docs, indexed),
         Line('INSERT one row, indexing lazy', 'same table, no TTL', 'tps', lazy, plain),
-        Line('INSERT one row', 'a plpgsql trigger doing the same', 'tps', docs, by_hand),
-        Line('INSERT one row: a table without TTL', 'a plpgsql trigger doing the same', 'tps', plain, by_hand),
+        Line('INSERT one row', 'a PL/pgSQL trigger that does the same', 'tps', docs, by_hand),
+        Line('INSERT one row into a table without TTL', 'a PL/pgSQL trigger that does the same', 'tps', plain, by_hand),
     ] + many_rows(bench)
 
 
@@ -31,5 +31,5 @@ def many_rows(bench):
         bench.scale, options=sent_document())
     return [
         Line('INSERT 1,000 rows a statement', 'same table, no TTL', 'tps', docs, plain),
-        Line('INSERT 1,000 rows a statement', 'a plpgsql trigger doing the same', 'tps', docs, by_hand, at_least(1.5)),
+        Line('INSERT 1,000 rows a statement', 'a PL/pgSQL trigger that does the same', 'tps', docs, by_hand, at_least(1.5)),
     ]

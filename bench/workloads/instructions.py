@@ -65,7 +65,7 @@ def measure(bench):
                           *[[count] for count in counts], at_most(1.01)))
     with_library.stop()
     without.stop()
-    bench.table('Instructions of a statement in functions of ttl_docs, and in what they call',
+    bench.table('Instructions per statement in functions of ttl_docs and in the functions that they call',
                 ('statement', 'function', 'instructions'), spent)
     return lines
 

@@ -18,7 +18,7 @@ def measure(bench):
         make_docs(bench.server, count, age=LONG_AGO)
         table.append((format(count, ','), ours, theirs, worker(bench.server, count)))
     bench.table('Private memory, kB', ('documents', 'backend, collection', 'backend, plain table',
-                                       'purge worker, at its highest'), table)
+                                       'purge worker, maximum'), table)
     return []
 
 

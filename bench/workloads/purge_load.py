@@ -33,11 +33,11 @@ def measure(bench):
     p99 = [percentile([t.micros for t in window['done']], 0.99) / 1000 for window in paced]
     draw(bench, rate)
     server.sql('DROP TABLE pgbench_accounts, pgbench_branches, pgbench_tellers, pgbench_history')
-    note = ' (%s documents purged meanwhile)'
+    note = ' (%s documents purged)'
     return [
-        Line('foreground, saturated, during a purge' + note % format(saturated[-1]['purged'], ','),
+        Line('throughput of clients that saturate the server, during a purge' + note % format(saturated[-1]['purged'], ','),
              'windows without purge, same run', 'tps', tps[1::2], tps[0::2], at_least(0.93)),
-        Line('foreground p99 at half that rate, during a purge' + note % format(paced[-1]['purged'], ','),
+        Line('p99 of clients at half that rate, during a purge' + note % format(paced[-1]['purged'], ','),
              'windows without purge, same run', 'ms', p99[1::2], p99[0::2], at_most(1.3)),
     ]
 
@@ -103,7 +103,7 @@ def draw(bench, rate):
             seconds[second].append(transaction.micros)
     server.configure(ttl_docs__purge='off')
     seconds = seconds[1:-1]
-    bench.plot('purge', 'A purge of %s documents beside a load of %d transactions/s'
+    bench.plot('purge', 'A purge of %s documents during a load of %d transactions/s'
                % (format(bench.scale.rows, ','), rate), 'seconds', [
                    ('transactions/s', [(i + 1, len(s)) for i, s in enumerate(seconds)]),
                    ('p99, ms', [(i + 1, percentile(s, 0.99) / 1000) for i, s in enumerate(seconds) if s]),

@@ -10,11 +10,11 @@ def measure(bench):
     sizes = bench.scale.sizes
     buffers = {(live, expired): pass_over(bench.server, live, expired)
                for live, expired in [(size, EXPIRED) for size in sizes] + [(sizes[0], 10 * EXPIRED)]}
-    bench.table('Pages that a purge touches, table and indexes together', ('live', 'expired', 'pages'),
+    bench.table('Pages of the table and its indexes that a purge accesses', ('live', 'expired', 'pages'),
                 [(format(live, ','), format(expired, ','), format(pages, ','))
                  for (live, expired), pages in buffers.items()])
-    return [Line('purge pass, 1,000 expired in %s live' % format(sizes[-1], ','),
-                 'in %s live' % format(sizes[0], ','), 'pages',
+    return [Line('purge of 1,000 expired among %s live' % format(sizes[-1], ','),
+                 'among %s live' % format(sizes[0], ','), 'pages',
                  [buffers[sizes[-1], EXPIRED]], [buffers[sizes[0], EXPIRED]], at_most(1.5))]
 
 
