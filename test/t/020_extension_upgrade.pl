@@ -134,6 +134,44 @@ like(error_of($node, 'fresh', "ALTER EXTENSION $extension UPDATE TO '0.0'"),
 	qr/has no update path from version "\Q$today\E" to version "0\.0"/, 'no path: the update fails');
 is($node->safe_psql('fresh', $objects), $fresh, 'no path: nothing changes');
 
+# ---- Labels of a newer version ----
+
+# An older library meets a label with a newer format version.  Queries and commands on that collection fail,
+# so that nothing is shown that has expired.  Other collections work.  docs/operations.md says so.
+my $newer = q{
+	SET allow_system_table_mods = on;
+	UPDATE pg_seclabel SET label = replace(label, '"version": 1', '%s') WHERE objoid = '%s'::regclass;
+};
+$node->safe_psql('postgres', 'CREATE DATABASE newer');
+$node->safe_psql(
+	'newer', qq{
+	CREATE EXTENSION $extension;
+	SELECT ttl_docs.create_collection(name, 60) FROM unnest(ARRAY['newer', 'other']) AS name;
+	SET ttl_docs.clock_offset = '-1h';
+	INSERT INTO newer (id, doc) VALUES ('dead', '{}');
+	INSERT INTO other (id, doc) VALUES ('dead', '{}');
+	RESET ttl_docs.clock_offset;
+	INSERT INTO other (id, doc) VALUES ('live', '{}');
+} . sprintf($newer, '"version": 2', 'newer') . sprintf($newer, '"version": 1, "new": 7', 'other'));
+# sessions that begin after a restart have no cached settings
+$node->restart;
+for my $command (
+	'SELECT * FROM newer',
+	'COPY newer TO STDOUT',
+	q{INSERT INTO newer (id, doc) VALUES ('b', '{}')},
+	q{SELECT ttl_docs.release('newer')},
+	'SELECT * FROM ttl_docs.stat_collections')
+{
+	like(error_of($node, 'newer', $command), qr/invalid label for a collection of ttl_docs/, "a newer label: $command fails");
+}
+is($node->safe_psql('newer', 'SELECT id FROM other'), 'live', 'a newer label: another collection works');
+$node->psql('newer', 'CALL ttl_docs.purge()');
+is( $node->safe_psql('newer', 'SET ttl_docs.show_expired = on; SELECT id FROM other'),
+	'live', 'a newer label: another collection is purged');
+$node->safe_psql('newer', q{SELECT ttl_docs.set_default_ttl('other', 100)});
+is( $node->safe_psql('newer', q{SELECT label::jsonb -> 'default_ttl', label::jsonb ? 'new' FROM pg_seclabel WHERE objoid = 'other'::regclass}),
+	'100|f', 'an unknown key of a label is ignored, and dropped by the next change');
+
 $node->stop;
 
 done_testing();
