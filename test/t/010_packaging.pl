@@ -140,4 +140,13 @@ SKIP:
 	is(slurp_file("$copy/debian/control"), $committed, 'debian/control is made from debian/control.in');
 }
 
+# ---- docs/reliability.md ----
+
+# Its table lists every file of test/t, and no other.
+my ($list) = slurp_file('docs/reliability.md') =~ /^## Files of test\/t\n(.*?)(?=^## |\z)/ms;
+is_deeply(
+	[ ($list // '') =~ /^\| `(\w+)` \|/mg ],
+	[ map { m{([^/]+)\.pl$} } sort glob('test/t/*.pl') ],
+	'docs/reliability.md lists the files of test/t');
+
 done_testing();
