@@ -21,7 +21,7 @@ WORKLOADS = ('count', 'select_by_key', 'gin', 'other_tables', 'instructions', 'i
              'purge_idle', 'purge_load', 'purge_pass', 'settings', 'documents', 'growth', 'memory', 'alternatives',
              'fsync_on')
 # These take minutes, and --quick leaves them out.
-ONLY_FULL = ('instructions', 'growth', 'memory', 'alternatives')
+ONLY_FULL = ('instructions', 'growth', 'memory', 'alternatives', 'fsync_on')
 
 
 class Scale(collections.namedtuple('Scale', 'rows few_rows most_rows sizes rounds turns seconds window curve')):

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Compares ttl_docs with what a user would do instead, on a private PostgreSQL.
 #
-#	bench/run.sh                       runs everything ("make bench") in half an hour; writes
+#	bench/run.sh                       runs everything ("make bench") in about 40 minutes; writes
 #	                                   bench/RESULTS.md, bench/results.json and bench/plots
 #	bench/run.sh insert copy           runs these workloads of bench/workloads; keeps the last
 #	                                   results of the others
