@@ -8,9 +8,10 @@ import plot
 
 INTRODUCTION = (
     'All data fits into shared buffers, and `fsync` is off: the benchmark compares work, not disk waits.'
-    ' The section [With fsync on](#with-fsync-on) has figures with disk waits. Both sides take turns. Each ratio is the median of the rounds, with the spread of the rounds. A goal is reached'
+    '%s Both sides take turns. Each ratio is the median of the rounds, with the spread of the rounds. A goal is reached'
     ' or missed if the whole spread is on one side of it; otherwise the run leaves it undecided. Higher is better for'
     ' throughput, lower for times, bytes and pages.')
+DISK_WAITS = ' The section [With fsync on](#with-fsync-on) has figures with disk waits.'
 
 
 def number(value, unit):
@@ -127,8 +128,9 @@ class Report:
                                       [bar for workload in found for bar in workload['bars']], 1))
         with open(self.path('LIMITS.md')) as limits:
             explained = limits.read()
-        parts = ['# Results of `make bench`', INTRODUCTION + ' Measured on %s.'
-                 % '; '.join(sorted({workload['where'] for workload in found})),
+        machines = '; '.join(sorted({workload['where'] for workload in found}))
+        introduction = INTRODUCTION % (DISK_WAITS if 'fsync_on' in self.store else '')
+        parts = ['# Results of `make bench`', '%s Measured on %s.' % (introduction, machines),
                  in_markdown(HEADER, [row for workload in found for row in workload['rows']]),
                  '![Throughput of a collection](plots/ratios.svg)']
         parts += ['## %s\n\n%s' % tuple(section) for workload in found for section in workload['sections']]
