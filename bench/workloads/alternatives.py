@@ -30,7 +30,8 @@ def measure(bench):
         found.append(by_cron(bench))
     bench.table('Removal of %s expired documents under a load that saturates the server'
                 % format(bench.scale.rows, ','),
-                ('', 'seconds to remove', 'throughput of the load, compared with before', 'longest transaction of the load, ms', 'WAL, MB',
+                ('', 'seconds to remove', 'throughput of the load, compared with before',
+                 'longest transaction of the load, ms', 'WAL, MB',
                  'queries see expired documents for'), found)
     return []
 

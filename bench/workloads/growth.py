@@ -16,7 +16,8 @@ SLOT_WIDTH = 64     # seconds, for this ttl
 
 def measure(bench):
     scale = bench.scale
-    bench.table('Throughput by number of rows; 1.00 is the same table without TTL', COLUMNS, [ratios(bench, format(n, ','), n) for n in scale.sizes])
+    bench.table('Throughput by number of rows; 1.00 is the same table without TTL', COLUMNS,
+                [ratios(bench, format(n, ','), n) for n in scale.sizes])
     bench.table('Throughput by share of expired documents on disk (%s rows in all)' % format(scale.few_rows, ','), COLUMNS,
                 [ratios(bench, '%d %%' % share, scale.few_rows, expired=share) for share in (0, 1, 50, 99)])
     bench.table('Throughput by size of documents', COLUMNS,
