@@ -38,14 +38,14 @@ RETURNS regclass
 LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'ttl_docs_create_collection';
 COMMENT ON FUNCTION ttl_docs.create_collection(text, integer, text) IS
-'create a table for documents that expire, and return the table';
+'create a collection: a new table for documents that expire';
 
 CREATE FUNCTION ttl_docs.drop_collection(collection regclass)
 RETURNS void
 LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'ttl_docs_drop_collection';
 COMMENT ON FUNCTION ttl_docs.drop_collection(regclass) IS
-'drop a collection and its documents';
+'drop a collection with all its documents';
 
 CREATE FUNCTION ttl_docs.adopt(
     collection regclass,
@@ -64,21 +64,21 @@ RETURNS void
 LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'ttl_docs_release';
 COMMENT ON FUNCTION ttl_docs.release(regclass) IS
-'delete the expired documents of a collection and make it a plain table';
+'make a collection a plain table again, after deleting its expired documents';
 
 CREATE FUNCTION ttl_docs.set_default_ttl(collection regclass, default_ttl integer)
 RETURNS void
 LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'ttl_docs_set_default_ttl';
 COMMENT ON FUNCTION ttl_docs.set_default_ttl(regclass, integer) IS
-'set the DefaultTTL of a collection: seconds, -1 (on without a default) or NULL (off)';
+'set the DefaultTTL of a collection: seconds, -1 (on, without a default) or NULL (off)';
 
 CREATE FUNCTION ttl_docs.get_default_ttl(collection regclass)
 RETURNS integer
 LANGUAGE C STABLE STRICT PARALLEL SAFE
 AS 'MODULE_PATHNAME', 'ttl_docs_get_default_ttl';
 COMMENT ON FUNCTION ttl_docs.get_default_ttl(regclass) IS
-'get the DefaultTTL of a collection: seconds, -1 (on without a default) or NULL (off)';
+'get the DefaultTTL of a collection: seconds, -1 (on, without a default) or NULL (off)';
 
 CREATE FUNCTION ttl_docs.set_indexing(collection regclass, indexing text)
 RETURNS void
@@ -110,7 +110,7 @@ RETURNS jsonb
 LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'ttl_docs_create_document';
 COMMENT ON FUNCTION ttl_docs.create_document(regclass, jsonb) IS
-'store a new document and return it; fails if a live document has the same id';
+'store a new document and return it, or fail if a live document has the same id';
 
 CREATE FUNCTION ttl_docs.read_document(collection regclass, id text)
 RETURNS jsonb
@@ -124,21 +124,21 @@ RETURNS jsonb
 LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'ttl_docs_replace_document';
 COMMENT ON FUNCTION ttl_docs.replace_document(regclass, jsonb) IS
-'replace the live document with the same id and return the new one; fails if there is none';
+'replace the live document with the same id and return the new one, or fail if there is none';
 
 CREATE FUNCTION ttl_docs.upsert_document(collection regclass, doc jsonb)
 RETURNS jsonb
 LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'ttl_docs_upsert_document';
 COMMENT ON FUNCTION ttl_docs.upsert_document(regclass, jsonb) IS
-'store a new document or replace the live document with the same id, and return the new one';
+'store a document, or replace the live document with the same id, and return the new one';
 
 CREATE FUNCTION ttl_docs.patch_document(collection regclass, id text, patch jsonb)
 RETURNS jsonb
 LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'ttl_docs_patch_document';
 COMMENT ON FUNCTION ttl_docs.patch_document(regclass, text, jsonb) IS
-'apply a JSON merge patch (RFC 7396) to the live document with this id and return the result; fails if there is none';
+'apply a JSON merge patch (RFC 7396) to the live document with this id and return the result, or fail if there is none';
 
 CREATE FUNCTION ttl_docs.delete_document(collection regclass, id text)
 RETURNS boolean
@@ -152,21 +152,21 @@ RETURNS boolean
 LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'ttl_docs_touch_document';
 COMMENT ON FUNCTION ttl_docs.touch_document(regclass, text) IS
-'restart the countdown of the live document with this id, and return whether there is one';
+'restart the countdown of the live document with this id, and return whether there was one';
 
 CREATE FUNCTION ttl_docs.documents(collection regclass, filter jsonb DEFAULT NULL)
 RETURNS SETOF jsonb
 LANGUAGE C STABLE PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', 'ttl_docs_documents';
 COMMENT ON FUNCTION ttl_docs.documents(regclass, jsonb) IS
-'get the live documents that contain the filter, or all of them without a filter';
+'get the live documents that contain the filter, or all live documents without a filter';
 
 CREATE FUNCTION ttl_docs.merge_patch(target jsonb, patch jsonb)
 RETURNS jsonb
 LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE
 AS 'MODULE_PATHNAME', 'ttl_docs_merge_patch';
 COMMENT ON FUNCTION ttl_docs.merge_patch(jsonb, jsonb) IS
-'apply a JSON merge patch (RFC 7396) and return the result, for use in UPDATE';
+'apply a JSON merge patch (RFC 7396) to a jsonb value and return the result';
 
 --
 -- Time
@@ -178,14 +178,14 @@ RETURNS timestamptz
 LANGUAGE C STABLE STRICT PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', 'ttl_docs_now';
 COMMENT ON FUNCTION ttl_docs.now() IS
-'get the instant at which this query judges whether documents are expired';
+'get the instant of this query: the time that decides whether a document is expired';
 
 CREATE FUNCTION ttl_docs.expires_at(collection regclass, ts timestamptz, ttl integer)
 RETURNS timestamptz
 LANGUAGE C STABLE PARALLEL SAFE
 AS 'MODULE_PATHNAME', 'ttl_docs_sql_expires_at';
 COMMENT ON FUNCTION ttl_docs.expires_at(regclass, timestamptz, integer) IS
-'get the time at which a document with this _ts and _ttl expires; infinity means never';
+'get the time at which a document with this _ts and _ttl expires, or infinity if it never does';
 
 CREATE FUNCTION ttl_docs.is_expired(collection regclass, ts timestamptz, ttl integer)
 RETURNS boolean
@@ -222,7 +222,7 @@ RETURNS void
 LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'ttl_docs_resume_purge';
 COMMENT ON FUNCTION ttl_docs.resume_purge(regclass) IS
-'end these holds of the purge of a collection: paused, restored, clock jump, grace';
+'resume the purge of a collection: end the holds paused, restored, grace and clock jump';
 
 CREATE FUNCTION ttl_docs.set_purge_subscribed(collection regclass, purge_subscribed boolean)
 RETURNS void
@@ -278,7 +278,7 @@ RETURNS integer
 LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE
 AS 'MODULE_PATHNAME', 'ttl_docs_sql_document_ttl';
 COMMENT ON FUNCTION ttl_docs.document_ttl(jsonb) IS
-'get the ttl of a document: NULL if it inherits the DefaultTTL, 0 if it is invalid';
+'get the ttl of a document: NULL if the document inherits the DefaultTTL, 0 if the ttl is invalid';
 
 CREATE FUNCTION ttl_docs_internal.slot(ts timestamptz, ttl integer, default_ttl integer)
 RETURNS bigint
@@ -400,6 +400,22 @@ SELECT c.collection,
                               AND p.provider OPERATOR(pg_catalog.=) 'ttl_docs'
                             WHERE i.inhrelid OPERATOR(pg_catalog.=) l.objoid)) AS c;
 COMMENT ON VIEW ttl_docs.collections IS 'collections of this database and their settings';
+COMMENT ON COLUMN ttl_docs.collections.collection IS
+'table of the collection';
+COMMENT ON COLUMN ttl_docs.collections.doc_column IS
+'column of type jsonb that holds the documents';
+COMMENT ON COLUMN ttl_docs.collections.default_ttl IS
+'DefaultTTL: seconds, -1 (on, without a default) or NULL (off)';
+COMMENT ON COLUMN ttl_docs.collections.mode IS
+'whether TTL is on: off, on, or on (no default) if the DefaultTTL is -1';
+COMMENT ON COLUMN ttl_docs.collections.indexing IS
+'how the purge finds expired documents: consistent, lazy or none';
+COMMENT ON COLUMN ttl_docs.collections.holds IS
+'reasons why the purge does not delete expired documents: paused, restored, grace';
+COMMENT ON COLUMN ttl_docs.collections.hint IS
+'what to do if documents do not expire or are not purged';
+COMMENT ON COLUMN ttl_docs.collections.purge_subscribed IS
+'whether this server purges the collection even if a subscription writes to it';
 GRANT SELECT ON ttl_docs.collections TO PUBLIC;
 
 CREATE VIEW ttl_docs.stat_collections AS
@@ -418,5 +434,29 @@ SELECT c.collection,
   FROM ttl_docs.collections AS c,
        LATERAL ttl_docs_internal.collection_stats(c.collection) AS s;
 COMMENT ON VIEW ttl_docs.stat_collections IS
-'statistics of the purge of each collection of this database, since the server started';
+'state of the purge of each collection of this database, and statistics since the server started';
+COMMENT ON COLUMN ttl_docs.stat_collections.collection IS
+'table of the collection';
+COMMENT ON COLUMN ttl_docs.stat_collections.state IS
+'what the purge does with the collection, or why it does nothing';
+COMMENT ON COLUMN ttl_docs.stat_collections.hint IS
+'what to do about the state';
+COMMENT ON COLUMN ttl_docs.stat_collections.estimated_backlog IS
+'estimated number of expired documents on disk, or NULL if some tables are not counted';
+COMMENT ON COLUMN ttl_docs.stat_collections.estimated_bytes IS
+'estimated disk space of these documents without indexes, in bytes, or NULL if it is unknown';
+COMMENT ON COLUMN ttl_docs.stat_collections.oldest_overdue IS
+'time since the first of these documents expired, or NULL if there is none';
+COMMENT ON COLUMN ttl_docs.stat_collections.purged IS
+'number of documents that were purged';
+COMMENT ON COLUMN ttl_docs.stat_collections.batches IS
+'number of transactions that purged them';
+COMMENT ON COLUMN ttl_docs.stat_collections.last_purge IS
+'when documents were last purged';
+COMMENT ON COLUMN ttl_docs.stat_collections.undeletable IS
+'number of expired documents that could not be deleted; the purge retries them';
+COMMENT ON COLUMN ttl_docs.stat_collections.last_error IS
+'last error of the purge; only the owner and members of pg_read_all_stats see it';
+COMMENT ON COLUMN ttl_docs.stat_collections.last_error_at IS
+'when the last error occurred';
 GRANT SELECT ON ttl_docs.stat_collections TO PUBLIC;

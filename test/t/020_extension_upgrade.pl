@@ -69,7 +69,8 @@ my $objects = q{
 	          CASE WHEN p.oid IS NOT NULL THEN pg_get_functiondef(p.oid) || ' ' || p.proowner::regrole::text END,
 	          CASE WHEN r.oid IS NOT NULL THEN r.relkind::text || pg_get_viewdef(r.oid) || ' ' || r.relowner::regrole::text ||
 	             coalesce(r.reloptions::text, '') ||
-	             (SELECT string_agg(a.attname || ' ' || format_type(a.atttypid, a.atttypmod), ', '
+	             (SELECT string_agg(concat_ws(' ', a.attname, format_type(a.atttypid, a.atttypmod),
+	                                          col_description(r.oid, a.attnum)), ', '
 	                                ORDER BY a.attnum)
 	                FROM pg_attribute AS a WHERE a.attrelid = r.oid AND a.attnum > 0) END,
 	          n.nspowner::regrole::text, 'none')
@@ -92,10 +93,12 @@ my $objects = q{
 $node->safe_psql('postgres', 'CREATE DATABASE fresh');
 $node->safe_psql('fresh', "CREATE EXTENSION $extension");
 my $fresh = $node->safe_psql('fresh', $objects);
-like($fresh, qr/^function\|ttl_docs\.create_collection\([^)]*\)\|comment: create a table for documents/m,
+like($fresh, qr/^function\|ttl_docs\.create_collection\([^)]*\)\|comment: create a collection: a new table/m,
 	'objects: the text has functions with their comments');
 like($fresh, qr/^view\|ttl_docs\.collections\|.*rights: .*=r\/.*definition: v +SELECT/m,
 	'objects: the text has views with their privileges');
+like($fresh, qr/^view\|ttl_docs\.collections\|.*(?:\n .*)*default_ttl integer DefaultTTL: seconds/m,
+	'objects: the text has views with the comments of their columns');
 unlike($fresh, qr/^not of the extension/m, 'objects: all functions in the schemas belong to the extension');
 
 # ---- Every upgrade ----
