@@ -328,6 +328,8 @@ sub short_types
 {
 	my ($text) = @_;
 	$text =~ s/timestamp with time zone/timestamptz/g;
+	# the type by which an interval comes in as a DefaultTTL
+	$text =~ s/ttl_docs_internal\.ttl_interval/interval/g;
 	$text =~ s/::(?:double precision|\w+)//g;
 	$text =~ s/\bIN //g;
 	return $text;
