@@ -4,15 +4,19 @@
 #
 #	require_packages PURPOSE ...   installs what the purposes lack; sets PG_CONFIG
 #
-# A purpose is the NAME of a function packages_for_NAME below: it finds out what is missing.
-# Packages are needed or useful.  Without a needed package the script ends.  Without a
-# useful package the script leaves something out.
+# It has three steps, which a script can also call one by one:
+#	plan_packages PURPOSE ...      finds out which packages to install: NEEDED and USEFUL
+#	announce                       prints these packages and apt-get's own estimate of their size
+#	install_planned                installs them; sets PG_CONFIG
 #
-# Before it installs, require_packages prints the packages and apt-get's own estimate of
-# their number and size.  If nothing is missing, it prints nothing and does nothing.
+# A purpose is the NAME of a function packages_for_NAME below: it finds out what is missing.
+# Packages are needed or useful.  Without a needed package the script ends, and says what to do.
+# Without a useful package the script leaves something out.
+#
+# If nothing is missing, all steps print nothing and do nothing.
 
-# The message if packages cannot be installed.
-readonly WITHOUT_APT="please install them; on Debian and Ubuntu this script installs them, as root or with sudo"
+# Debian has each version of PostgreSQL in a directory below this one.
+DEBIAN_POSTGRES=/usr/lib/postgresql
 
 # This file prevents postgresql-common from creating a cluster "main" that starts at boot.
 readonly NO_CLUSTER_CONF=/etc/postgresql-common/createcluster.d/zz-ttl_docs.conf
@@ -46,7 +50,7 @@ find_postgres() {
 	else
 		mapfile -t candidates < <(
 			command -v pg_config
-			printf '%s\n' /usr/lib/postgresql/*/bin/pg_config | sort -rV
+			printf '%s\n' "$DEBIAN_POSTGRES"/*/bin/pg_config | sort -rV
 		)
 	fi
 	for candidate in "${candidates[@]}"; do
@@ -106,7 +110,7 @@ is_installed() {
 
 # Succeeds if Debian has packages for the PostgreSQL in use, or for the one to be installed.
 is_debian_postgres() {
-	[[ -z ${PG_CONFIG:-} || $("$PG_CONFIG" --bindir) == /usr/lib/postgresql/*/bin ]]
+	[[ -z ${PG_CONFIG:-} || $("$PG_CONFIG" --bindir) == "$DEBIAN_POSTGRES"/*/bin ]]
 }
 
 # ---- Purposes ----
@@ -126,7 +130,8 @@ packages_for_build() {
 	if ! find_postgres; then
 		[[ -z ${PG_CONFIG:-} ]] ||
 			die "PG_CONFIG=$PG_CONFIG is not a PostgreSQL of version $OLDEST_PG or later with server, psql and development files"
-		need "PostgreSQL $OLDEST_PG or later with its development files" postgresql-NN postgresql-server-dev-NN
+		need "PostgreSQL $OLDEST_PG or later: server, psql and development files (pg_config, headers, PGXS)" \
+			postgresql-NN postgresql-server-dev-NN
 	fi
 	have_compiler || need "a C compiler and make" build-essential
 }
@@ -208,35 +213,40 @@ packages_for_matrix() {
 
 # Installs what the given purposes lack.
 require_packages() {
-	local purpose package available=()
+	plan_packages "$@"
+	announce
+	install_planned
+}
+
+# Sets NEEDED and USEFUL to the missing packages that can be installed here.  Ends the script if
+# something needed cannot be installed.
+plan_packages() {
+	local purpose
 	NEEDED=() USEFUL=()
 	for purpose in "$@"; do
 		"packages_for_$purpose"
 	done
 	((${#NEEDED[@]} + ${#USEFUL[@]} > 0)) || return 0
-	if ! require_apt; then
-		((${#NEEDED[@]} == 0)) || die "$WITHOUT_APT"
+	if ! require_apt && ((${#NEEDED[@]} == 0)); then
+		USEFUL=()
 		return 0
 	fi
-	if [[ ${NEEDED[*]} == *-NN* ]] && (($(debian_major) < OLDEST_PG)); then
-		die "this system has no packages of PostgreSQL $OLDEST_PG or later:" \
-			"install one and name its pg_config in PG_CONFIG"
+	if ! command -v apt-get >/dev/null; then
+		refuse "this script can install packages on Debian and Ubuntu only" \
+			"Install the missing programs with the package manager of your system, then start again." \
+			"If pg_config is not on the PATH, name it: PG_CONFIG=/path/to/pg_config"
+	fi
+	if [[ ${NEEDED[*]} == *-NN* ]]; then
+		refuse_old_system
 	fi
 	mapfile -t NEEDED < <(resolve_packages "${NEEDED[@]}")
-	mapfile -t USEFUL < <(resolve_packages "${USEFUL[@]}")
-	for package in "${USEFUL[@]}"; do
-		if [[ " ${NEEDED[*]} " == *" $package "* ]]; then
-			continue
-		elif plan_of "$package" >/dev/null; then
-			available+=("$package")
-		else
-			say "not available here: $package"
-		fi
-	done
-	USEFUL=("${available[@]}")
-	((${#NEEDED[@]} + ${#USEFUL[@]} > 0)) || return 0
+	mapfile -t USEFUL < <(resolve_packages "${USEFUL[@]}" | select_useful)
+	((${#APT_GET[@]} > 0)) || refuse_without_root
+}
 
-	announce "${NEEDED[@]}" "${USEFUL[@]}"
+# Installs the packages of plan_packages.
+install_planned() {
+	local package
 	((${#NEEDED[@]} == 0)) || apt_install "${NEEDED[@]}" || die "could not install ${NEEDED[*]}"
 	# One by one: a package that fails must not prevent the others.
 	for package in "${USEFUL[@]}"; do
@@ -247,14 +257,25 @@ require_packages() {
 	fi
 }
 
+# Prints an error and the lines that explain it, without the empty ones, and ends the script.
+refuse() {
+	local line
+	printf 'error: %s\n' "$1" >&2
+	for line in "${@:2}"; do
+		[[ -z $line ]] || say "$line" >&2
+	done
+	exit 1
+}
+
 # Sets APT_GET to the command that calls apt-get as root, and reads the package lists.
 # Fails if there is no apt-get, or no way to become root.
 require_apt() {
 	((${#APT_GET[@]} == 0)) || return 0
 	command -v apt-get >/dev/null || return 1
 	if ((EUID != 0)); then
+		command -v sudo >/dev/null || return 1
 		# Without a terminal nobody can answer sudo's question for the password.
-		command -v sudo >/dev/null && { [[ -t 0 ]] || sudo -n true 2>/dev/null; } || return 1
+		sudo -n true 2>/dev/null || { [[ -t 0 ]] && sudo -v; } || return 1
 		AS_ROOT=(sudo)
 	fi
 	APT_GET=("${AS_ROOT[@]}" env DEBIAN_FRONTEND=noninteractive LC_ALL=C apt-get -q)
@@ -264,13 +285,71 @@ require_apt() {
 APT_GET=()
 AS_ROOT=()
 
-# Prints the packages that are not installed, each once, with a version for NN.
+# Ends the script with the line that root has to run.
+refuse_without_root() {
+	local update='' optional='' server=''
+	# A new container has no package lists.
+	[[ -n $(apt-cache show postgresql 2>/dev/null) ]] || update="apt-get update && "
+	if ((${#USEFUL[@]} > 0)); then
+		optional="More tests run if these packages are installed, too: ${USEFUL[*]}"
+	fi
+	if [[ " ${NEEDED[*]} " == *" postgresql"* ]]; then
+		server="Note: Debian's PostgreSQL package also creates and starts a server.  This script does not use it."
+	fi
+	refuse "only root can install packages, and you cannot use sudo here" \
+		"Run this line as root, then start again:" \
+		"    ${update}apt-get install --no-install-recommends ${NEEDED[*]}" \
+		"$optional" "$server"
+}
+
+# Ends the script if the packages of this system are for an older PostgreSQL only.
+refuse_old_system() {
+	local major has="have PostgreSQL"
+	major=$(debian_major)
+	((major < OLDEST_PG)) || return 0
+	if ((major == 0)); then
+		# Without the package lists we do not know.
+		((${#APT_GET[@]} > 0)) || return 0
+		has="have no PostgreSQL"
+		major=
+	fi
+	refuse "the packages of this system $has${major:+ $major}, but ttl_docs needs version $OLDEST_PG or later" \
+		"The PostgreSQL project has newer packages: https://www.postgresql.org/download/" \
+		"On Debian and Ubuntu, run this as root to use these packages, then start again:" \
+		"    apt-get install postgresql-common" \
+		"    /usr/share/postgresql-common/pgdg/apt.postgresql.org.sh" \
+		"If PostgreSQL $OLDEST_PG or later is installed elsewhere, name its pg_config instead:" \
+		"    PG_CONFIG=/path/to/pg_config"
+}
+
+# Reads names of useful packages, and prints those that are not needed and can be installed.
+select_useful() {
+	local package
+	while read -r package; do
+		if [[ " ${NEEDED[*]} " == *" $package "* ]]; then
+			continue
+		elif plan_of "$package" >/dev/null; then
+			say "$package"
+		else
+			say "not available here: $package" >&2
+		fi
+	done
+}
+
+# Prints the packages that are not installed, each once, with a version for NN.  Without package
+# lists, these are the packages that depend on the version of the system.
 resolve_packages() {
 	local package major=
 	for package in "$@"; do
 		if [[ $package == *-NN* ]]; then
 			major=${major:-$(debian_major)}
-			package=${package/NN/$major}
+			if ((major > 0)); then
+				package=${package/NN/$major}
+			elif [[ $package == postgresql-NN ]]; then
+				package=postgresql
+			else
+				package=${package/NN/all}
+			fi
 		fi
 		is_installed "$package" || say "$package"
 	done | sort -u
@@ -284,8 +363,8 @@ debian_major() {
 		pg_major "$PG_CONFIG"
 		return
 	fi
-	major=$(printf '%s\n' /usr/lib/postgresql/*/bin/postgres |
-		sed -n 's,^/usr/lib/postgresql/\([0-9]*\)/.*,\1,p' | sort -n | tail -n 1)
+	major=$(printf '%s\n' "$DEBIAN_POSTGRES"/*/bin/postgres |
+		sed -n 's,.*/\([0-9]*\)/bin/postgres$,\1,p' | sort -n | tail -n 1)
 	if ((${major:-0} < OLDEST_PG)); then
 		major=$(LC_ALL=C apt-cache depends postgresql 2>/dev/null |
 			sed -n 's/^ *Depends: postgresql-\([0-9][0-9]*\)$/\1/p' | head -n 1)
@@ -299,10 +378,15 @@ plan_of() {
 	LC_ALL=C apt-get -q install --print-uris --no-install-recommends "$@" 2>/dev/null </dev/null
 }
 
-# Prints the packages and their size.
+# Prints the packages of plan_packages and their size, if there are any.
 announce() {
-	say "to be installed: $*"
-	plan_of "$@" | sed -n -e '/ newly installed, /s/^/    /p' -e '/^Need to get /s/^/    /p' \
+	((${#NEEDED[@]} + ${#USEFUL[@]} > 0)) || return 0
+	say "to be installed: ${NEEDED[*]} ${USEFUL[*]}"
+	print_size
+}
+
+print_size() {
+	plan_of "${NEEDED[@]}" "${USEFUL[@]}" | sed -n -e '/ newly installed, /s/^/    /p' -e '/^Need to get /s/^/    /p' \
 		-e '/^After this operation, /s/^/    /p'
 }
 
