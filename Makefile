@@ -21,7 +21,7 @@ EXTRA_CLEAN = test-results .built-for
 
 # These goals find or install a PostgreSQL by themselves.  They have to work on a machine
 # without pg_config.
-SCRIPT_GOALS = deps test torture test-orm lint sanitize matrix bench bench-quick deb demo demo-stop help
+SCRIPT_GOALS = deps test torture test-orm lint sanitize matrix bench bench-quick deb demo demo-stop demo-recording help
 
 ifneq ($(or $(if $(MAKECMDGOALS),,all),$(filter-out $(SCRIPT_GOALS),$(MAKECMDGOALS))),)
 
@@ -68,7 +68,7 @@ $(OBJS) $(OBJS:.o=.bc): $(wildcard src/*.h src/*/*.h) .built-for
 
 endif
 
-.PHONY: deps test torture test-orm lint sanitize matrix bench bench-quick deb demo demo-stop help
+.PHONY: deps test torture test-orm lint sanitize matrix bench bench-quick deb demo demo-stop demo-recording help
 
 deps:
 	@FOR='$(FOR)' test/deps.sh
@@ -110,6 +110,9 @@ demo:
 demo-stop:
 	@test/demo.sh stop
 
+demo-recording:
+	@test/demo_recording.py
+
 help:
 	@echo 'make            build the extension'
 	@echo 'make install    install it into the PostgreSQL of pg_config'
@@ -131,8 +134,10 @@ help:
 	@echo '                writes bench/RESULTS.md and plots'
 	@echo 'make bench-quick  the same in two minutes; prints the results, writes nothing'
 	@echo 'make deb        build Debian packages into dist/, for the PostgreSQL versions installed'
-	@echo 'make demo       show documents expire on a private server, which keeps running'
+	@echo 'make demo       show documents expire on a private server, which keeps running.  It first prints'
+	@echo '                the missing packages, their size, and how to remove everything'
 	@echo 'make demo-stop  stop the server of the demo and remove it'
+	@echo 'make demo-recording  run the demo and write docs/demo.svg, a recording of it'
 	@echo 'make installcheck  run the tests on a running server that has ttl_docs installed'
 	@echo 'make uninstall, make clean'
 	@echo

@@ -385,6 +385,13 @@ announce() {
 	print_size
 }
 
+# Prints the names of all packages that are not installed yet: those of plan_packages, and the packages
+# that these depend on.
+new_packages() {
+	LC_ALL=C apt-get -q -s install --no-install-recommends "${NEEDED[@]}" "${USEFUL[@]}" 2>/dev/null </dev/null |
+		sed -n 's/^Inst \([^ ]*\) (.*/\1/p' | sort
+}
+
 print_size() {
 	plan_of "${NEEDED[@]}" "${USEFUL[@]}" | sed -n -e '/ newly installed, /s/^/    /p' -e '/^Need to get /s/^/    /p' \
 		-e '/^After this operation, /s/^/    /p'
