@@ -93,7 +93,7 @@ check_tidy() {
 }
 
 check_shell() {
-	git ls-files -z --cached --others --exclude-standard -- '*.sh' .ci/run debian/tests |
+	git ls-files -z --cached --others --exclude-standard -- '*.sh' .ci/run debian/tests debian/prerm.in |
 		xargs -0 grep -lZE '^#!.*\b(ba)?sh$|^# shellcheck shell=' |
 		xargs -0 shellcheck --external-sources --source-path=SCRIPTDIR:"$REPO"
 }

@@ -7,8 +7,11 @@
 use strict;
 use warnings;
 
+use File::Basename;
 use File::Copy;
 use File::Path qw(make_path);
+use File::Spec::Functions qw(canonpath);
+use IPC::Run;
 use JSON::PP;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -121,6 +124,109 @@ for my $version (sort keys %earlier)
 	ok(reachable_from($version)->{$default_version},
 		"ALTER EXTENSION UPDATE leads from $version to $default_version");
 }
+
+# ---- Documentation of the Debian packages ----
+
+# The relative links of a Markdown file.
+sub links_of
+{
+	my ($file) = @_;
+	my $text = slurp_file($file);
+	$text =~ s/^\s*```.*?^\s*```//msg;
+	my @links = ($text =~ /\]\(([^)\s]+)\)/g, $text =~ /\b(?:src|href)="([^"]+)"/g);
+	return grep { !/^(?:[a-z]+:|#)/ } @links;
+}
+
+# The path from the top of the tree to which a link of a file leads.
+sub target_of
+{
+	my ($file, $link) = @_;
+	my $path = canonpath(dirname($file) . '/' . $link =~ s/#.*//r);
+	1 while $path =~ s{(^|/)(?!\.\./)[^/]+/\.\.(/|$)}{$1};
+	return $path =~ s{/$}{}r;
+}
+
+my @packaged = split /\n/, `make -s -f debian/rules list-docs`;
+my %packaged = map { $_ => 1 } @packaged;
+ok($packaged{$_}, "the package has $_") for qw(README.md CHANGELOG.md docs/operations.md LICENSE);
+for my $file (grep { /\.md$/ } @packaged)
+{
+	for my $link (links_of($file))
+	{
+		my $target = target_of($file, $link);
+		# a link may lead to a directory
+		ok($packaged{$target} || (grep { index($_, "$target/") == 0 } @packaged),
+			"the package has the target of the link $link in $file")
+		  or diag('add it to DOCS in debian/rules');
+	}
+}
+
+# README.Debian
+my $readme_debian = slurp_file('debian/README.Debian');
+like($readme_debian, qr/^$_\n-+$/m, "README.Debian has a section $_") for qw(Install Upgrade Uninstall);
+
+# ---- prerm ----
+
+# Runs the prerm for version 15 with these arguments.  The clusters are below a directory of ours.
+my $clusters = "$PostgreSQL::Test::Utils::tmp_check/prerm";
+make_path("$clusters/etc/15/main/conf.d", "$clusters/etc/16/main", "$clusters/data/15", "$clusters/data/16", "$clusters/bin");
+
+sub write_file
+{
+	my ($file, $text) = @_;
+	unlink $file;
+	append_to_file($file, $text);
+	return;
+}
+
+sub run_prerm
+{
+	my ($path, @arguments) = @_;
+	my $script = slurp_file('debian/prerm.in');
+	$script =~ s/PGVERSION/15/g;
+	$script =~ s{/etc/postgresql/}{$clusters/etc/}g;
+	write_file("$clusters/prerm", $script);
+	local $ENV{PATH} = "$path:$ENV{PATH}";
+	my ($stdout, $stderr) = ('', '');
+	my $ok = IPC::Run::run([ 'sh', "$clusters/prerm", @arguments ], '<', \undef, '>', \$stdout, '2>', \$stderr);
+	ok($ok, "prerm @arguments succeeds");
+	is($stdout, '', 'it prints nothing to standard output');
+	return $stderr;
+}
+
+write_file("$clusters/bin/pg_lsclusters", <<"END");
+#!/bin/sh
+echo "15 main 5432 online postgres $clusters/data/15 /var/log/15"
+echo "16 main 5433 online postgres $clusters/data/16 /var/log/16"
+END
+chmod 0755, "$clusters/bin/pg_lsclusters" or die $!;
+my ($main, $included, $auto) =
+  ("$clusters/etc/15/main/postgresql.conf", "$clusters/etc/15/main/conf.d/a.conf", "$clusters/data/15/postgresql.auto.conf");
+
+write_file($main, "# shared_preload_libraries = 'ttl_docs'\nshared_preload_libraries = 'citus' # ttl_docs\n");
+write_file("$clusters/$_", "shared_preload_libraries = 'ttl_docs'\n")
+  for qw(etc/16/main/postgresql.conf data/16/postgresql.auto.conf);
+is(run_prerm("$clusters/bin", 'remove'), '', 'there is no warning if no cluster of this version loads ttl_docs');
+
+for my $case (
+	[ $main, "shared_preload_libraries = 'citus, ttl_docs'\t# comment" ],
+	[ $included, "Shared_Preload_Libraries ttl_docs" ],
+	[ $auto, "shared_preload_libraries = 'ttl_docs'" ])
+{
+	my ($file, $setting) = @$case;
+	write_file($file, "port = 5432\n$setting\n");
+	my $warning = run_prerm("$clusters/bin", 'remove');
+	like($warning, qr/^WARNING: PostgreSQL 15 is still configured to load ttl_docs:\n    \Q$file: $setting\E$/m,
+		"there is a warning for $file");
+	like($warning, qr/^The server will not start again/m, 'it says what happens');
+	is(run_prerm("$clusters/bin", 'upgrade', '1.0.1-1'), '', 'an upgrade does not warn');
+	write_file($file, "port = 5432\n");
+}
+
+# a system without postgresql-common, and without clusters
+write_file("$clusters/bin/pg_lsclusters", "#!/bin/sh\nexit 127\n");
+unlink $main, $included, $auto;
+is(run_prerm("$clusters/bin", 'remove'), '', 'without clusters there is no warning');
 
 # ---- debian/control ----
 
