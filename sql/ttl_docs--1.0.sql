@@ -27,6 +27,68 @@ SELECT ttl_docs.begin_install();
 DROP FUNCTION ttl_docs.begin_install();
 
 --
+-- The type ttl_interval lets users pass an interval as a DefaultTTL.
+--
+-- Each function with an argument default_ttl has three versions:
+--
+-- version           is called for
+-- integer           integer; only this version can be called without default_ttl
+-- double precision  bigint, numeric, real, smallint, double precision, and every
+--                   value of unknown type: NULL, '60', and $1 of a driver
+-- ttl_interval      interval
+--
+-- PostgreSQL chooses the version by the category of the types.  It could not choose
+-- for NULL between numbers (category N) and an interval (category T): the call would
+-- fail as ambiguous.  So intervals come in as a type of category N.  A value of
+-- unknown type then becomes double precision, the preferred type of this category.
+-- The type ttl_interval is an interval in all other respects.
+--
+CREATE TYPE ttl_docs_internal.ttl_interval;
+
+CREATE FUNCTION ttl_docs_internal.ttl_interval_in(cstring, oid, integer)
+RETURNS ttl_docs_internal.ttl_interval
+LANGUAGE internal STABLE STRICT PARALLEL SAFE
+AS 'interval_in';
+COMMENT ON FUNCTION ttl_docs_internal.ttl_interval_in(cstring, oid, integer) IS
+'internal: I/O of ttl_interval';
+
+CREATE FUNCTION ttl_docs_internal.ttl_interval_out(ttl_docs_internal.ttl_interval)
+RETURNS cstring
+LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE
+AS 'interval_out';
+COMMENT ON FUNCTION ttl_docs_internal.ttl_interval_out(ttl_docs_internal.ttl_interval) IS
+'internal: I/O of ttl_interval';
+
+CREATE FUNCTION ttl_docs_internal.ttl_interval_recv(internal, oid, integer)
+RETURNS ttl_docs_internal.ttl_interval
+LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE
+AS 'interval_recv';
+COMMENT ON FUNCTION ttl_docs_internal.ttl_interval_recv(internal, oid, integer) IS
+'internal: I/O of ttl_interval';
+
+CREATE FUNCTION ttl_docs_internal.ttl_interval_send(ttl_docs_internal.ttl_interval)
+RETURNS bytea
+LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE
+AS 'interval_send';
+COMMENT ON FUNCTION ttl_docs_internal.ttl_interval_send(ttl_docs_internal.ttl_interval) IS
+'internal: I/O of ttl_interval';
+
+CREATE TYPE ttl_docs_internal.ttl_interval (
+    INPUT = ttl_docs_internal.ttl_interval_in,
+    OUTPUT = ttl_docs_internal.ttl_interval_out,
+    RECEIVE = ttl_docs_internal.ttl_interval_recv,
+    SEND = ttl_docs_internal.ttl_interval_send,
+    LIKE = pg_catalog.interval,
+    CATEGORY = 'N',
+    PREFERRED = false);
+COMMENT ON TYPE ttl_docs_internal.ttl_interval IS
+'internal: an interval that is passed as a DefaultTTL';
+
+CREATE CAST (pg_catalog.interval AS ttl_docs_internal.ttl_interval) WITHOUT FUNCTION AS IMPLICIT;
+COMMENT ON CAST (pg_catalog.interval AS ttl_docs_internal.ttl_interval) IS
+'internal: an interval that is passed as a DefaultTTL';
+
+--
 -- Collections.  The functions that change a collection check that the caller owns
 -- the table.
 --
@@ -39,6 +101,26 @@ LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'ttl_docs_create_collection';
 COMMENT ON FUNCTION ttl_docs.create_collection(text, integer, text) IS
 'create a collection: a new table for documents that expire';
+
+CREATE FUNCTION ttl_docs.create_collection(
+    name text,
+    default_ttl double precision,
+    indexing text DEFAULT 'consistent')
+RETURNS regclass
+LANGUAGE C VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'ttl_docs_create_collection';
+COMMENT ON FUNCTION ttl_docs.create_collection(text, double precision, text) IS
+'create a table for documents that expire, and return the table';
+
+CREATE FUNCTION ttl_docs.create_collection(
+    name text,
+    default_ttl ttl_docs_internal.ttl_interval,
+    indexing text DEFAULT 'consistent')
+RETURNS regclass
+LANGUAGE C VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'ttl_docs_create_collection';
+COMMENT ON FUNCTION ttl_docs.create_collection(text, ttl_docs_internal.ttl_interval, text) IS
+'create a table for documents that expire, and return the table';
 
 CREATE FUNCTION ttl_docs.drop_collection(collection regclass)
 RETURNS void
@@ -59,6 +141,30 @@ AS 'MODULE_PATHNAME', 'ttl_docs_adopt';
 COMMENT ON FUNCTION ttl_docs.adopt(regclass, integer, name, name, text) IS
 'make an existing table a collection';
 
+CREATE FUNCTION ttl_docs.adopt(
+    collection regclass,
+    default_ttl double precision,
+    doc_column name DEFAULT NULL,
+    last_modified name DEFAULT NULL,
+    indexing text DEFAULT 'consistent')
+RETURNS void
+LANGUAGE C VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'ttl_docs_adopt';
+COMMENT ON FUNCTION ttl_docs.adopt(regclass, double precision, name, name, text) IS
+'make an existing table a collection';
+
+CREATE FUNCTION ttl_docs.adopt(
+    collection regclass,
+    default_ttl ttl_docs_internal.ttl_interval,
+    doc_column name DEFAULT NULL,
+    last_modified name DEFAULT NULL,
+    indexing text DEFAULT 'consistent')
+RETURNS void
+LANGUAGE C VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'ttl_docs_adopt';
+COMMENT ON FUNCTION ttl_docs.adopt(regclass, ttl_docs_internal.ttl_interval, name, name, text) IS
+'make an existing table a collection';
+
 CREATE FUNCTION ttl_docs.release(collection regclass)
 RETURNS void
 LANGUAGE C VOLATILE PARALLEL UNSAFE
@@ -72,6 +178,20 @@ LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'ttl_docs_set_default_ttl';
 COMMENT ON FUNCTION ttl_docs.set_default_ttl(regclass, integer) IS
 'set the DefaultTTL of a collection: seconds, -1 (on, without a default) or NULL (off)';
+
+CREATE FUNCTION ttl_docs.set_default_ttl(collection regclass, default_ttl double precision)
+RETURNS void
+LANGUAGE C VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'ttl_docs_set_default_ttl';
+COMMENT ON FUNCTION ttl_docs.set_default_ttl(regclass, double precision) IS
+'set the DefaultTTL of a collection: seconds, -1 (on without a default) or NULL (off)';
+
+CREATE FUNCTION ttl_docs.set_default_ttl(collection regclass, default_ttl ttl_docs_internal.ttl_interval)
+RETURNS void
+LANGUAGE C VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'ttl_docs_set_default_ttl';
+COMMENT ON FUNCTION ttl_docs.set_default_ttl(regclass, ttl_docs_internal.ttl_interval) IS
+'set the DefaultTTL of a collection: seconds, -1 (on without a default) or NULL (off)';
 
 CREATE FUNCTION ttl_docs.get_default_ttl(collection regclass)
 RETURNS integer
@@ -101,9 +221,40 @@ AS 'MODULE_PATHNAME', 'ttl_docs_preview';
 COMMENT ON FUNCTION ttl_docs.preview(regclass, integer) IS
 'count the live documents that would expire under a DefaultTTL, without setting it';
 
+CREATE FUNCTION ttl_docs.preview(
+    collection regclass,
+    default_ttl double precision,
+    OUT live bigint,
+    OUT expire_now bigint,
+    OUT expire_later bigint,
+    OUT never_expire bigint,
+    OUT invalid_ttl bigint,
+    OUT examples text[])
+LANGUAGE C VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'ttl_docs_preview';
+COMMENT ON FUNCTION ttl_docs.preview(regclass, double precision) IS
+'count the live documents that would expire under a DefaultTTL, without setting it';
+
+CREATE FUNCTION ttl_docs.preview(
+    collection regclass,
+    default_ttl ttl_docs_internal.ttl_interval,
+    OUT live bigint,
+    OUT expire_now bigint,
+    OUT expire_later bigint,
+    OUT never_expire bigint,
+    OUT invalid_ttl bigint,
+    OUT examples text[])
+LANGUAGE C VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'ttl_docs_preview';
+COMMENT ON FUNCTION ttl_docs.preview(regclass, ttl_docs_internal.ttl_interval) IS
+'count the live documents that would expire under a DefaultTTL, without setting it';
+
 --
 -- Documents: the verbs of the Cosmos DB SDKs.  Each function runs one SQL statement
 -- with the caller's privileges.
+--
+-- An id is text.  The versions with anynonarray take ids of other types, such as
+-- bigint, uuid and jsonb.  A value of unknown type is text.
 --
 CREATE FUNCTION ttl_docs.create_document(collection regclass, doc jsonb)
 RETURNS jsonb
@@ -117,6 +268,13 @@ RETURNS jsonb
 LANGUAGE C STABLE PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', 'ttl_docs_read_document';
 COMMENT ON FUNCTION ttl_docs.read_document(regclass, text) IS
+'get the live document with this id, or NULL if there is none';
+
+CREATE FUNCTION ttl_docs.read_document(collection regclass, id anynonarray)
+RETURNS jsonb
+LANGUAGE C STABLE PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'ttl_docs_read_document';
+COMMENT ON FUNCTION ttl_docs.read_document(regclass, anynonarray) IS
 'get the live document with this id, or NULL if there is none';
 
 CREATE FUNCTION ttl_docs.replace_document(collection regclass, doc jsonb)
@@ -140,11 +298,25 @@ AS 'MODULE_PATHNAME', 'ttl_docs_patch_document';
 COMMENT ON FUNCTION ttl_docs.patch_document(regclass, text, jsonb) IS
 'apply a JSON merge patch (RFC 7396) to the live document with this id and return the result, or fail if there is none';
 
+CREATE FUNCTION ttl_docs.patch_document(collection regclass, id anynonarray, patch jsonb)
+RETURNS jsonb
+LANGUAGE C VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'ttl_docs_patch_document';
+COMMENT ON FUNCTION ttl_docs.patch_document(regclass, anynonarray, jsonb) IS
+'apply a JSON merge patch (RFC 7396) to the live document with this id and return the result; fails if there is none';
+
 CREATE FUNCTION ttl_docs.delete_document(collection regclass, id text)
 RETURNS boolean
 LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'ttl_docs_delete_document';
 COMMENT ON FUNCTION ttl_docs.delete_document(regclass, text) IS
+'delete the live document with this id, and return whether there was one';
+
+CREATE FUNCTION ttl_docs.delete_document(collection regclass, id anynonarray)
+RETURNS boolean
+LANGUAGE C VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'ttl_docs_delete_document';
+COMMENT ON FUNCTION ttl_docs.delete_document(regclass, anynonarray) IS
 'delete the live document with this id, and return whether there was one';
 
 CREATE FUNCTION ttl_docs.touch_document(collection regclass, id text)
@@ -153,6 +325,13 @@ LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'ttl_docs_touch_document';
 COMMENT ON FUNCTION ttl_docs.touch_document(regclass, text) IS
 'restart the countdown of the live document with this id, and return whether there was one';
+
+CREATE FUNCTION ttl_docs.touch_document(collection regclass, id anynonarray)
+RETURNS boolean
+LANGUAGE C VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'ttl_docs_touch_document';
+COMMENT ON FUNCTION ttl_docs.touch_document(regclass, anynonarray) IS
+'restart the countdown of the live document with this id, and return whether there is one';
 
 CREATE FUNCTION ttl_docs.documents(collection regclass, filter jsonb DEFAULT NULL)
 RETURNS SETOF jsonb

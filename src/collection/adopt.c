@@ -58,8 +58,6 @@ typedef struct PresentColumns
 
 static void complete_collection(Oid relid, const CollectionSettings *settings);
 static void recompute_tree(Oid relid, const CollectionSettings *settings);
-static void choose_doc_column(Relation rel, const char *doc_column,
-							  NameData *name);
 static char *first_stamp_expression(Relation rel, const char *last_modified,
 									bool has_ts);
 static void add_system_columns(Oid relid, const CollectionSettings *settings,
@@ -75,13 +73,16 @@ Datum
 ttl_docs_adopt(PG_FUNCTION_ARGS)
 {
 	CollectionSettings settings;
+	bool		on;
+	int32		default_ttl;
 
 	ttl_docs_require_writable(fcinfo);
 	if (PG_ARGISNULL(0) || PG_ARGISNULL(4))
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 				 errmsg("collection and indexing cannot be null")));
-	settings = ttl_docs_new_settings(!PG_ARGISNULL(1), PG_ARGISNULL(1) ? 0 : PG_GETARG_INT32(1),
+	on = ttl_docs_default_ttl_arg(fcinfo, 1, &default_ttl);
+	settings = ttl_docs_new_settings(on, default_ttl,
 									 text_to_cstring(PG_GETARG_TEXT_PP(4)));
 	ttl_docs_adopt_table(PG_GETARG_OID(0), &settings,
 						 PG_ARGISNULL(2) ? NULL : NameStr(*PG_GETARG_NAME(2)),
@@ -90,6 +91,7 @@ ttl_docs_adopt(PG_FUNCTION_ARGS)
 	PG_RETURN_VOID();
 }
 
+/* The arguments are those that ttl_docs_default_ttl_arg() returned. */
 CollectionSettings
 ttl_docs_new_settings(bool on, int32 default_ttl, const char *indexing)
 {
@@ -97,13 +99,11 @@ ttl_docs_new_settings(bool on, int32 default_ttl, const char *indexing)
 
 	memset(&settings, 0, sizeof(settings));
 	settings.on = on;
-	settings.default_ttl = on ? default_ttl : TTL_NEVER;
+	settings.default_ttl = default_ttl;
 	settings.indexing = ttl_docs_parse_indexing(indexing);
 	settings.written_floor = DT_NOBEGIN;
 	settings.due_floor = DT_NOBEGIN;
 	settings.grace_until = DT_NOBEGIN;
-	if (on)
-		ttl_docs_check_default_ttl(default_ttl);
 	if (on && settings.indexing == INDEXING_NONE)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -156,7 +156,7 @@ ttl_docs_adopt_table(Oid relid, CollectionSettings *settings,
 						TTL_DOCS_TRIGGER, RelationGetRelationName(rel)),
 				 errdetail("ttl_docs uses this name for its own trigger."),
 				 errhint("Rename the trigger with ALTER TRIGGER ... RENAME TO.")));
-	choose_doc_column(rel, doc_column, &settings->doc_column);
+	ttl_docs_choose_doc_column(rel, doc_column, &settings->doc_column);
 	present.ts = ttl_docs_find_system_column(rel, TTL_DOCS_TS_COLUMN, TIMESTAMPTZOID);
 	present.ttl = ttl_docs_find_system_column(rel, TTL_DOCS_TTL_COLUMN, INT4OID);
 	present.slot = ttl_docs_find_system_column(rel, TTL_DOCS_SLOT_COLUMN, INT8OID);
@@ -225,69 +225,10 @@ recompute_tree(Oid relid, const CollectionSettings *settings)
 	list_free(tables);
 }
 
-/* Finds the jsonb column that holds the documents, or raises an error. */
-static void
-choose_doc_column(Relation rel, const char *doc_column, NameData *name)
-{
-	TupleDesc	tupdesc = RelationGetDescr(rel);
-	Form_pg_attribute chosen = NULL;
-
-	for (int i = 0; i < tupdesc->natts; i++)
-	{
-		Form_pg_attribute att = TupleDescAttr(tupdesc, i);
-
-		if (att->attisdropped)
-			continue;
-		if (doc_column != NULL)
-		{
-			if (strcmp(NameStr(att->attname), doc_column) == 0)
-				chosen = att;
-			continue;
-		}
-		if (att->atttypid != JSONBOID)
-			continue;
-		if (chosen != NULL)
-			ereport(ERROR,
-					(errcode(ERRCODE_AMBIGUOUS_COLUMN),
-					 errmsg("table \"%s\" has more than one jsonb column",
-							RelationGetRelationName(rel)),
-					 errhint("Pass the name of the column that holds the documents as doc_column, for example \"%s\".",
-							 NameStr(chosen->attname))));
-		chosen = att;
-	}
-
-	if (chosen == NULL && doc_column != NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_COLUMN),
-				 errmsg("column \"%s\" of table \"%s\" does not exist",
-						doc_column, RelationGetRelationName(rel))));
-	if (chosen == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_COLUMN),
-				 errmsg("table \"%s\" has no jsonb column",
-						RelationGetRelationName(rel)),
-				 errhint("A collection keeps its documents in a column of type jsonb. To convert a column, use ALTER TABLE ... ALTER COLUMN ... TYPE jsonb.")));
-	if (chosen->atttypid != JSONBOID || chosen->attgenerated)
-		ereport(ERROR,
-				(errcode(ERRCODE_DATATYPE_MISMATCH),
-				 errmsg("column \"%s\" of table \"%s\" cannot hold documents",
-						NameStr(chosen->attname), RelationGetRelationName(rel)),
-				 chosen->attgenerated ?
-				 errdetail("The column is a generated column of type %s.",
-						   format_type_be(chosen->atttypid)) :
-				 errdetail("The column is of type %s.",
-						   format_type_be(chosen->atttypid)),
-				 errhint("A collection keeps its documents in a plain column of type jsonb. To convert a column, use ALTER TABLE ... ALTER COLUMN ... TYPE jsonb.")));
-	namestrcpy(name, NameStr(chosen->attname));
-}
-
 /* Returns an SQL expression for the first _ts of each existing document. */
 static char *
 first_stamp_expression(Relation rel, const char *last_modified, bool has_ts)
 {
-	AttrNumber	attno;
-	Oid			type;
-
 	if (last_modified == NULL)
 		return has_ts ? pstrdup(TTL_DOCS_TS_COLUMN) :
 			psprintf("%s.first_ts(NULL::pg_catalog.timestamptz, " INT64_FORMAT ")",
@@ -300,20 +241,7 @@ first_stamp_expression(Relation rel, const char *last_modified, bool has_ts)
 						RelationGetRelationName(rel), TTL_DOCS_TS_COLUMN),
 				 errhint("To keep the values of \"%s\", leave last_modified out. To use last_modified, drop \"%s\" first.",
 						 TTL_DOCS_TS_COLUMN, TTL_DOCS_TS_COLUMN)));
-	attno = get_attnum(RelationGetRelid(rel), last_modified);
-	if (attno <= 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_COLUMN),
-				 errmsg("column \"%s\" of table \"%s\" does not exist",
-						last_modified, RelationGetRelationName(rel))));
-	type = getBaseType(get_atttype(RelationGetRelid(rel), attno));
-	if (type != TIMESTAMPTZOID && type != TIMESTAMPOID)
-		ereport(ERROR,
-				(errcode(ERRCODE_DATATYPE_MISMATCH),
-				 errmsg("column \"%s\" of table \"%s\" is of type %s",
-						last_modified, RelationGetRelationName(rel),
-						format_type_be(type)),
-				 errhint("Pass the name of a column of type timestamp with or without time zone as last_modified.")));
+	ttl_docs_require_last_modified(rel, last_modified);
 	return psprintf("%s.first_ts(%s, " INT64_FORMAT ")", TTL_DOCS_INTERNAL,
 					quote_identifier(last_modified), (int64) ttl_docs_clock());
 }

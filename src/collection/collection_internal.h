@@ -43,6 +43,9 @@ extern void ttl_docs_require_unused(Relation rel, const char *action);
 extern Relation ttl_docs_open_unused(Oid relid, LOCKMODE lockmode,
 									 const char *action, Collection *collection);
 
+/* name.c */
+extern RangeVar *ttl_docs_parse_name(const char *name);
+
 /* adoptable.c */
 extern void ttl_docs_require_adoptable(Relation rel);
 extern void ttl_docs_refuse_system_column_in_key(Relation rel);
@@ -63,8 +66,9 @@ extern bool ttl_docs_fetch_trigger(Oid trigger, Snapshot snapshot,
 								   FormData_pg_trigger *form);
 extern void ttl_docs_require_last_trigger(Relation rel);
 
-/* settings.c */
-extern void ttl_docs_check_default_ttl(int32 default_ttl);
+/* default_ttl.c */
+extern bool ttl_docs_default_ttl_arg(FunctionCallInfo fcinfo, int arg,
+									 int32 *default_ttl);
 
 /* invalid_ttl.c */
 extern void ttl_docs_refuse_invalid_ttl(Oid relid, const char *doc_column,
@@ -90,6 +94,11 @@ extern CollectionSettings ttl_docs_new_settings(bool on, int32 default_ttl,
 												const char *indexing);
 extern void ttl_docs_adopt_table(Oid relid, CollectionSettings *settings,
 								 const char *doc_column, const char *last_modified);
+
+/* adopt_columns.c */
+extern void ttl_docs_choose_doc_column(Relation rel, const char *doc_column,
+									   NameData *name);
+extern void ttl_docs_require_last_modified(Relation rel, const char *last_modified);
 
 /* adopt_notices.c */
 extern int64 ttl_docs_warn_on_adopt(Oid relid, const CollectionSettings *settings,

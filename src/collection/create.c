@@ -15,17 +15,18 @@
 #include "catalog/namespace.h"
 #include "executor/tuptable.h"
 #include "fmgr.h"
+#include "lib/stringinfo.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
-#include "utils/varlena.h"
 
 #include "collection/collection_internal.h"
 
 PG_FUNCTION_INFO_V1(ttl_docs_create_collection);
 PG_FUNCTION_INFO_V1(ttl_docs_drop_collection);
 
-static RangeVar *parse_name(char *text);
+pg_noreturn static void report_existing(Oid relid,
+										const CollectionSettings *settings);
 
 /*
  * create_collection(name text, default_ttl integer, indexing text)
@@ -36,6 +37,10 @@ ttl_docs_create_collection(PG_FUNCTION_ARGS)
 	CollectionSettings settings;
 	RangeVar   *name;
 	char	   *quoted;
+	bool		on;
+	int32		default_ttl;
+	Oid			schema;
+	Oid			existing;
 	Oid			relid;
 
 	ttl_docs_require_writable(fcinfo);
@@ -43,13 +48,17 @@ ttl_docs_create_collection(PG_FUNCTION_ARGS)
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 				 errmsg("name and indexing cannot be null")));
-	settings = ttl_docs_new_settings(!PG_ARGISNULL(1), PG_ARGISNULL(1) ? 0 : PG_GETARG_INT32(1),
+	on = ttl_docs_default_ttl_arg(fcinfo, 1, &default_ttl);
+	settings = ttl_docs_new_settings(on, default_ttl,
 									 text_to_cstring(PG_GETARG_TEXT_PP(2)));
-	name = parse_name(text_to_cstring(PG_GETARG_TEXT_PP(0)));
+	name = ttl_docs_parse_name(text_to_cstring(PG_GETARG_TEXT_PP(0)));
 
-	/* the schema that CREATE TABLE would choose */
+	/* the schema that CREATE TABLE would choose, with the same checks */
+	schema = RangeVarGetAndCheckCreationNamespace(name, NoLock, &existing);
+	if (OidIsValid(existing))
+		report_existing(existing, &settings);
 	if (name->schemaname == NULL)
-		name->schemaname = get_namespace_name(RangeVarGetCreationNamespace(name));
+		name->schemaname = get_namespace_name(schema);
 	quoted = quote_qualified_identifier(name->schemaname, name->relname);
 	if (name->catalogname != NULL)
 		quoted = psprintf("%s.%s", quote_identifier(name->catalogname), quoted);
@@ -62,23 +71,43 @@ ttl_docs_create_collection(PG_FUNCTION_ARGS)
 	PG_RETURN_OID(relid);
 }
 
-/* Parses the name of a table with the rules of SQL. */
-static RangeVar *
-parse_name(char *text)
+/*
+ * Raises core's error for a table that exists, with a hint that has the
+ * arguments of the call.  The caller may create tables in the schema, so core
+ * would say that the table exists, too.  Its kind and its label are in catalogs
+ * that everybody can read.
+ */
+static void
+report_existing(Oid relid, const CollectionSettings *settings)
 {
-	List	   *identifiers;
-	List	   *names = NIL;
-	ListCell   *lc;
+	char		relkind = get_rel_relkind(relid);
+	const char *name = get_rel_name(relid);
+	Collection	collection;
+	StringInfoData arguments;
 
-	/* SplitIdentifierString() changes its input, so it gets a copy */
-	if (!SplitIdentifierString(pstrdup(text), '.', &identifiers) || identifiers == NIL)
+	initStringInfo(&arguments);
+	appendStringInfoString(&arguments, ttl_docs_quoted_literal(relid));
+	if (settings->on)
+		appendStringInfo(&arguments, ", %d", settings->default_ttl);
+	if (ttl_docs_lookup_collection(relid, &collection) && collection.root == relid)
 		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_NAME),
-				 errmsg("invalid collection name: \"%s\"", text),
-				 errhint("Quote the name as in SQL, for example '\"My Sessions\"'.")));
-	foreach(lc, identifiers)
-		names = lappend(names, makeString(lfirst(lc)));
-	return makeRangeVarFromNameList(names);
+				(errcode(ERRCODE_DUPLICATE_TABLE),
+				 errmsg("collection \"%s\" already exists", name),
+				 settings->on ?
+				 errhint("To change its DefaultTTL: SELECT ttl_docs.set_default_ttl(%s).",
+						 arguments.data) :
+				 errhint("To change its settings, call ttl_docs.set_default_ttl() or ttl_docs.set_indexing().")));
+	if (settings->indexing != INDEXING_CONSISTENT)
+		appendStringInfo(&arguments, ", indexing => '%s'",
+						 ttl_docs_indexing_name(settings->indexing));
+	ereport(ERROR,
+			(errcode(ERRCODE_DUPLICATE_TABLE),
+			 errmsg("relation \"%s\" already exists", name),
+			 (relkind == RELKIND_RELATION || relkind == RELKIND_PARTITIONED_TABLE) &&
+			 !get_rel_relispartition(relid) ?
+			 errhint("To make this table a collection: SELECT ttl_docs.adopt(%s).",
+					 arguments.data) :
+			 errhint("Choose another name.")));
 }
 
 /*

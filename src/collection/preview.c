@@ -49,6 +49,8 @@ ttl_docs_preview(PG_FUNCTION_ARGS)
 	Relation	rel;
 	TupleDesc	tupdesc;
 	Collection	collection;
+	bool		on;
+	int32		default_ttl;
 	Datum		values[PREVIEW_COUNTS + 1];
 	bool		nulls[PREVIEW_COUNTS + 1] = {0};
 	char	   *expires;
@@ -56,8 +58,7 @@ ttl_docs_preview(PG_FUNCTION_ARGS)
 
 	ttl_docs_require_preload();
 	relid = ttl_docs_collection_arg(fcinfo);
-	if (!PG_ARGISNULL(1))
-		ttl_docs_check_default_ttl(PG_GETARG_INT32(1));
+	on = ttl_docs_default_ttl_arg(fcinfo, 1, &default_ttl);
 	if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
 	rel = try_relation_open(relid, AccessShareLock);
@@ -66,7 +67,7 @@ ttl_docs_preview(PG_FUNCTION_ARGS)
 
 	expires = psprintf("%s.expires_under(%s, %s, %s)", TTL_DOCS_INTERNAL,
 					   TTL_DOCS_TS_COLUMN, TTL_DOCS_TTL_COLUMN,
-					   PG_ARGISNULL(1) ? "NULL" : psprintf("%d", PG_GETARG_INT32(1)));
+					   on ? psprintf("%d", default_ttl) : "NULL");
 	/* needed if settings of the session make expired documents visible */
 	live = psprintf("NOT %s.is_expired(%u, %s, %s)", TTL_DOCS_SCHEMA, relid,
 					TTL_DOCS_TS_COLUMN, TTL_DOCS_TTL_COLUMN);

@@ -48,8 +48,8 @@ static void require_purge_index(Relation rel,
 Datum
 ttl_docs_set_default_ttl(PG_FUNCTION_ARGS)
 {
-	bool		on = !PG_ARGISNULL(1);
-	int32		default_ttl = on ? PG_GETARG_INT32(1) : TTL_NEVER;
+	bool		on;
+	int32		default_ttl;
 	LOCKMODE	lockmode = ShareRowExclusiveLock;
 	Collection	collection;
 	CollectionSettings settings;
@@ -58,8 +58,7 @@ ttl_docs_set_default_ttl(PG_FUNCTION_ARGS)
 
 	ttl_docs_require_writable(fcinfo);
 	relid = ttl_docs_collection_arg(fcinfo);
-	if (on)
-		ttl_docs_check_default_ttl(default_ttl);
+	on = ttl_docs_default_ttl_arg(fcinfo, 1, &default_ttl);
 
 	/*
 	 * The lock that we need depends on the setting that the lock protects.
@@ -202,17 +201,4 @@ ttl_docs_set_indexing(PG_FUNCTION_ARGS)
 	if (collection.settings.indexing != indexing)
 		ttl_docs_drop_purge_index(relid, collection.settings.indexing);
 	PG_RETURN_VOID();
-}
-
-/* Raises an error unless the number is a valid DefaultTTL. */
-void
-ttl_docs_check_default_ttl(int32 default_ttl)
-{
-	if (default_ttl == TTL_NEVER || default_ttl > 0)
-		return;
-	ereport(ERROR,
-			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-			 errmsg("invalid DefaultTTL: %d", default_ttl),
-			 errhint("A DefaultTTL is a number of seconds from 1 to %d, -1 (on, without a default) or NULL (off).",
-					 TTL_MAX)));
 }

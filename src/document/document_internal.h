@@ -67,7 +67,8 @@ extern void ttl_docs_run_statement(const DocumentKey *key,
 
 /* id.c */
 extern bool ttl_docs_find_id(Jsonb *doc, JsonbValue *id);
-extern Datum ttl_docs_key_of_text(const DocumentKey *key, char *text);
+extern Datum ttl_docs_key_of_arg(const DocumentKey *key, FunctionCallInfo fcinfo,
+								 int arg);
 extern Datum ttl_docs_key_of_id(const DocumentKey *key, const JsonbValue *id);
 extern char *ttl_docs_text_of_key(const DocumentKey *key, Datum value);
 extern Datum ttl_docs_new_key(const DocumentKey *key);

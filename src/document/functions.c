@@ -106,7 +106,7 @@ insert_document(FunctionCallInfo fcinfo, bool or_replace)
 }
 
 /*
- * read_document(collection regclass, id text)
+ * read_document(collection regclass, id text or anynonarray)
  */
 Datum
 ttl_docs_read_document(PG_FUNCTION_ARGS)
@@ -119,8 +119,7 @@ ttl_docs_read_document(PG_FUNCTION_ARGS)
 		PG_RETURN_NULL();
 	key = key_of_collection(fcinfo, AccessShareLock);
 	run_for_key(&key, STATEMENT_READ,
-				ttl_docs_key_of_text(&key, text_to_cstring(PG_GETARG_TEXT_PP(1))),
-				NULL, &returned);
+				ttl_docs_key_of_arg(&key, fcinfo, 1), NULL, &returned);
 	if (returned == NULL)
 		PG_RETURN_NULL();
 	PG_RETURN_JSONB_P(returned);
@@ -153,7 +152,7 @@ ttl_docs_replace_document(PG_FUNCTION_ARGS)
 }
 
 /*
- * patch_document(collection regclass, id text, patch jsonb)
+ * patch_document(collection regclass, id text or anynonarray, patch jsonb)
  */
 Datum
 ttl_docs_patch_document(PG_FUNCTION_ARGS)
@@ -168,7 +167,7 @@ ttl_docs_patch_document(PG_FUNCTION_ARGS)
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 				 errmsg("id cannot be null")));
-	value = ttl_docs_key_of_text(&key, text_to_cstring(PG_GETARG_TEXT_PP(1)));
+	value = ttl_docs_key_of_arg(&key, fcinfo, 1);
 	patch = patch_without_id(&key, patch, value);
 	run_for_key(&key, STATEMENT_PATCH, value, patch, &returned);
 	if (returned == NULL)
@@ -178,7 +177,7 @@ ttl_docs_patch_document(PG_FUNCTION_ARGS)
 }
 
 /*
- * delete_document(collection regclass, id text)
+ * delete_document(collection regclass, id text or anynonarray)
  */
 Datum
 ttl_docs_delete_document(PG_FUNCTION_ARGS)
@@ -187,7 +186,7 @@ ttl_docs_delete_document(PG_FUNCTION_ARGS)
 }
 
 /*
- * touch_document(collection regclass, id text)
+ * touch_document(collection regclass, id text or anynonarray)
  */
 Datum
 ttl_docs_touch_document(PG_FUNCTION_ARGS)
@@ -205,7 +204,7 @@ write_by_id(FunctionCallInfo fcinfo, DocumentStatement statement)
 	if (PG_ARGISNULL(1))
 		PG_RETURN_BOOL(false);
 	key = key_of_collection(fcinfo, RowExclusiveLock);
-	value = ttl_docs_key_of_text(&key, text_to_cstring(PG_GETARG_TEXT_PP(1)));
+	value = ttl_docs_key_of_arg(&key, fcinfo, 1);
 	PG_RETURN_BOOL(run_for_key(&key, statement, value, NULL, NULL) > 0);
 }
 

@@ -23,6 +23,7 @@
 #include "parser/parse_coerce.h"
 #include "rewrite/rewriteHandler.h"
 #include "utils/acl.h"
+#include "utils/builtins.h"
 #include "utils/datum.h"
 #include "utils/fmgrprotos.h"
 #include "utils/jsonb.h"
@@ -34,6 +35,10 @@
 #include "document/document_internal.h"
 
 static char *id_text(const DocumentKey *key, const JsonbValue *id);
+static char *number_text(const DocumentKey *key, Numeric number);
+static Oid	id_arg_type(FunctionCallInfo fcinfo, int arg);
+static char *json_id_text(const DocumentKey *key, Jsonb *json);
+static Datum key_of_text(const DocumentKey *key, char *text);
 static bool evaluate_default(const DocumentKey *key, Datum *value);
 
 /* Gets the id of a document; false if there is none.  JSON null is no id. */
@@ -52,11 +57,8 @@ id_text(const DocumentKey *key, const JsonbValue *id)
 
 	if (id->type == jbvString)
 		return pnstrdup(id->val.string.val, id->val.string.len);
-	/* the ids 60.0 and 60 are the same key */
 	if (id->type == jbvNumeric && key->is_number)
-		return DatumGetCString(DirectFunctionCall1(numeric_out,
-												   DirectFunctionCall1(numeric_trim_scale,
-																	   NumericGetDatum(id->val.numeric))));
+		return number_text(key, id->val.numeric);
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 			 errmsg("invalid \"id\" of a document: %s",
@@ -69,8 +71,19 @@ id_text(const DocumentKey *key, const JsonbValue *id)
 	return NULL;				/* keep the compiler quiet */
 }
 
-Datum
-ttl_docs_key_of_text(const DocumentKey *key, char *text)
+/* Returns a number as text.  If keys are numbers, 60.0 and 60 are the same. */
+static char *
+number_text(const DocumentKey *key, Numeric number)
+{
+	Datum		value = NumericGetDatum(number);
+
+	if (key->is_number)
+		value = DirectFunctionCall1(numeric_trim_scale, value);
+	return DatumGetCString(DirectFunctionCall1(numeric_out, value));
+}
+
+static Datum
+key_of_text(const DocumentKey *key, char *text)
 {
 	return OidInputFunctionCall(key->input, text, key->ioparam, -1);
 }
@@ -78,7 +91,87 @@ ttl_docs_key_of_text(const DocumentKey *key, char *text)
 Datum
 ttl_docs_key_of_id(const DocumentKey *key, const JsonbValue *id)
 {
-	return ttl_docs_key_of_text(key, id_text(key, id));
+	return key_of_text(key, id_text(key, id));
+}
+
+/*
+ * Returns the key for the argument "id" of a document function, which is of
+ * any type and not NULL.
+ *
+ * The output function of the type is code that the server or a superuser has
+ * installed: only superusers can create base types, and the output functions
+ * of other types are those of core.  The value comes from the caller's own
+ * query, which could print it with the same function.
+ */
+Datum
+ttl_docs_key_of_arg(const DocumentKey *key, FunctionCallInfo fcinfo, int arg)
+{
+	Oid			type = id_arg_type(fcinfo, arg);
+	Datum		value = PG_GETARG_DATUM(arg);
+	Oid			output;
+	bool		is_varlena;
+	char	   *string;
+
+	if (type == TEXTOID)
+		return key_of_text(key, TextDatumGetCString(value));
+	if (type == NUMERICOID)
+		return key_of_text(key, number_text(key, DatumGetNumeric(value)));
+	if (type == JSONBOID)
+		return key_of_text(key, json_id_text(key, DatumGetJsonbP(value)));
+	getTypeOutputInfo(type, &output, &is_varlena);
+	string = OidOutputFunctionCall(output, value);
+	if (type == JSONOID)
+		string = json_id_text(key, DatumGetJsonbP(DirectFunctionCall1(jsonb_in,
+																	CStringGetDatum(string))));
+	return key_of_text(key, string);
+}
+
+/*
+ * Returns the type of the argument "id", or its base type if it is a domain.
+ * A call from C has no expression to take the type from.  Such a call must use
+ * the version of the function whose id is text.
+ */
+static Oid
+id_arg_type(FunctionCallInfo fcinfo, int arg)
+{
+	Oid			type = get_fn_expr_argtype(fcinfo->flinfo, arg);
+
+	if (type == TEXTOID)		/* the usual case, without a lookup */
+		return type;
+	if (!OidIsValid(type))
+	{
+		Oid		   *types;
+		int			count;
+
+		get_func_signature(fcinfo->flinfo->fn_oid, &types, &count);
+		type = types[arg];
+		if (IsPolymorphicType(type))
+			ereport(ERROR,
+					(errcode(ERRCODE_INDETERMINATE_DATATYPE),
+					 errmsg("could not determine the data type of the id"),
+					 errhint("Pass the id as text.")));
+	}
+	return getBaseType(type);
+}
+
+/* Returns an id of type jsonb as text.  It must be a string or a number. */
+static char *
+json_id_text(const DocumentKey *key, Jsonb *json)
+{
+	JsonbValue	id;
+
+	if (JB_ROOT_IS_SCALAR(json) && JsonbExtractScalar(&json->root, &id))
+	{
+		if (id.type == jbvString)
+			return pnstrdup(id.val.string.val, id.val.string.len);
+		if (id.type == jbvNumeric)
+			return number_text(key, id.val.numeric);
+	}
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("invalid id of a document: %s", ttl_docs_json_excerpt(json)),
+			 errhint("Pass a string or a number. To get a property of a document as text, use the operator ->>.")));
+	return NULL;				/* keep the compiler quiet */
 }
 
 char *
@@ -106,7 +199,7 @@ ttl_docs_new_key(const DocumentKey *key)
 						get_rel_name(key->relid)),
 				 errhint("Add an \"id\" to the document.")));
 	value = DirectFunctionCall1(gen_random_uuid, (Datum) 0);
-	return ttl_docs_key_of_text(key, DatumGetCString(DirectFunctionCall1(uuid_out, value)));
+	return key_of_text(key, DatumGetCString(DirectFunctionCall1(uuid_out, value)));
 }
 
 /*

@@ -1,9 +1,14 @@
 -- The view of a user who only has psql: \df and \dv show the public functions and
 -- views, each object has a comment, and \d+ of a collection describes its columns.
-SELECT n.nspname, p.proname, p.prokind
+-- Some functions have several versions, for arguments of other types.
+SELECT n.nspname, p.proname, p.prokind, count(*) AS versions
   FROM pg_proc AS p JOIN pg_namespace AS n ON n.oid = p.pronamespace
  WHERE n.nspname = 'ttl_docs'
+ GROUP BY n.nspname, p.proname, p.prokind
  ORDER BY p.proname COLLATE "C";
+-- All versions of a function have the same comment.
+SELECT p.proname FROM pg_proc AS p WHERE p.pronamespace = 'ttl_docs'::regnamespace
+ GROUP BY p.proname HAVING count(DISTINCT obj_description(p.oid, 'pg_proc')) > 1;
 
 -- Every object of the extension has a comment.
 SELECT pg_describe_object(d.classid, d.objid, 0)

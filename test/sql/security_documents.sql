@@ -199,6 +199,14 @@ SELECT examples FROM ttl_docs.preview('sec.by_enum', 5);
 COMMIT;
 SELECT ttl_docs.touch_document('sec.by_domain', 'red'), ttl_docs.touch_document('sec.by_enum', 'red');
 :gained
+-- An id of another type than text: no cast and no domain check runs.
+CREATE DOMAIN sec.big AS int CHECK (sec.valid(VALUE::text));
+CREATE TABLE sec.ids AS SELECT 'red'::sec.color AS color, 'red'::sec.name AS name, '(red,1)'::sec.pair AS pair, 7::sec.big AS big;
+TRUNCATE sec_gained;
+SELECT color, name, pair, big FROM sec.ids;
+SELECT ttl_docs.read_document('sec.by_enum', color) - '_ts', ttl_docs.read_document('sec.by_domain', color) - '_ts', ttl_docs.read_document('sec.by_domain', name) - '_ts', ttl_docs.read_document('sec.by_row', pair) - '_ts',
+    ttl_docs.read_document('sec.by_domain', big), ttl_docs.touch_document('sec.by_enum', color), ttl_docs.delete_document('sec.by_domain', big) FROM sec.ids;
+:gained
 -- The domain still applies: the key is checked when it is stored, as by INSERT.
 SET ROLE regress_ttl_sec_owner;
 CREATE DOMAIN sec.short AS varchar(5) CHECK (VALUE <> 'bad');

@@ -80,6 +80,7 @@ for my $write (
 	q{release('sessions')},
 	q{set_default_ttl('sessions', 5)},
 	q{set_default_ttl('sessions', NULL)},
+	q{set_default_ttl('sessions', interval '5 seconds')},
 	q{set_indexing('sessions', 'lazy')},
 	q{pause_purge('sessions')},
 	q{resume_purge('sessions')},
@@ -89,6 +90,7 @@ for my $write (
 	q{upsert_document('sessions', '{"id": "x"}')},
 	q{patch_document('sessions', 'never', '{"a": 1}')},
 	q{delete_document('sessions', 'never')},
+	q{delete_document('sessions', 7)},
 	q{touch_document('sessions', 'never')})
 {
 	my ($name) = $write =~ /(\w+)/;
@@ -100,7 +102,7 @@ for my $write (
 # The loop has all functions that write.
 is( $primary->safe_psql(
 		'source', q{
-		SELECT string_agg(proname, ' ' ORDER BY proname) FROM pg_proc
+		SELECT string_agg(DISTINCT proname, ' ' ORDER BY proname) FROM pg_proc
 		 WHERE pronamespace = 'ttl_docs'::regnamespace AND prokind = 'f' AND provolatile = 'v'}),
 	'adopt create_collection create_document delete_document drop_collection patch_document pause_purge preview '
 	  . 'purging release replace_document resume_purge set_default_ttl set_indexing set_purge_subscribed touch_document '

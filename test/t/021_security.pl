@@ -54,6 +54,8 @@ is_deeply([ grep { !$named{$_} } sort glob('test/sql/security_*.sql') ],
 # ---- The extension script ----
 
 # Splits a script into statements without comments.  Strings become '', dollar-quoted strings $$.
+# The name of the library stays, and so do the names of the I/O functions of interval.
+my $kept = qr/^'(?:MODULE_PATHNAME|interval_(?:in|out|recv|send))'$/;
 sub statements_of
 {
 	my ($sql) = @_;
@@ -64,7 +66,7 @@ sub statements_of
 		my $token = $1;
 		$bare .=
 			$token =~ /^(--|\/\*)/ ? ' '
-		  : $token =~ /^'MODULE_PATHNAME'$/ ? $token
+		  : $token =~ $kept ? $token
 		  : $token =~ /^'/ ? "''"
 		  : $token =~ /^\$/ && length $token > 1 ? '$$'
 		  :                                        $token;
@@ -99,9 +101,29 @@ sub faults_of
 		push @faults, 'creates something outside of its schemas'
 		  unless $target =~ /^$name$/ && $made->{$1};
 		push @faults, 'has a function that is not in C'
-		  if $verb =~ /CREATE/i && $kind ne 'VIEW' && $statement !~ /\bLANGUAGE C\b.*AS 'MODULE_PATHNAME'/;
+		  if $verb =~ /CREATE/i
+		  && $kind ne 'VIEW'
+		  && $statement !~ /\bLANGUAGE C\b.*AS 'MODULE_PATHNAME'|\bLANGUAGE internal\b.*AS 'interval_/;
 		push @faults, faults_of_query($statement =~ /\bAS (SELECT .*)$/i ? $1 : '')
 		  if $kind eq 'VIEW';
+	}
+	elsif ($statement =~ /^CREATE TYPE (\S+)(?: \((.*)\))?$/i)
+	{
+		my ($target, $functions) = ($1, $2 // '');
+		push @faults, 'creates something outside of its schemas'
+		  unless $target =~ /^$name$/ && $made->{$1};
+		while ($functions =~ /\b(?:INPUT|OUTPUT|RECEIVE|SEND) = (\S+?),?(?: |$)/gi)
+		{
+			my $function = $1;
+			push @faults, 'has a type with a function that is not its own'
+			  unless $function =~ /^$name$/ && $made->{$1};
+		}
+	}
+	elsif ($statement =~ /^CREATE CAST\b/i)
+	{
+		push @faults, 'has a cast to a type that is not its own, or with a function'
+		  unless $statement =~ /^CREATE CAST \(pg_catalog\.\w+ AS $name\) WITHOUT FUNCTION AS IMPLICIT$/
+		  && $made->{$1};
 	}
 	elsif ($statement =~ /^SELECT\b/i)
 	{
@@ -168,6 +190,14 @@ for my $bad (
 	[ "CREATE FUNCTION f() RETURNS int $c", qr/outside/ ],
 	[ "CREATE FUNCTION other.f() RETURNS int $c", qr/outside/ ],
 	[ 'CREATE FUNCTION s.f() RETURNS int LANGUAGE sql AS $$ SELECT 1 $$', qr/not in C/ ],
+	[ q{CREATE FUNCTION s.f(cstring) RETURNS int LANGUAGE internal AS 'int4in'}, qr/not in C/ ],
+	[ 'CREATE TYPE t', qr/outside/ ],
+	[ 'CREATE TYPE public.t (INPUT = s.f, OUTPUT = s.g)', qr/outside/ ],
+	[ 'CREATE TYPE s.t (INPUT = s.f, OUTPUT = g)', qr/function that is not its own/ ],
+	[ 'CREATE TYPE s.t (INPUT = public.f, OUTPUT = s.g)', qr/function that is not its own/ ],
+	[ 'CREATE CAST (pg_catalog.int4 AS pg_catalog.text) WITHOUT FUNCTION AS IMPLICIT', qr/a cast/ ],
+	[ 'CREATE CAST (int4 AS s.t) WITHOUT FUNCTION AS IMPLICIT', qr/a cast/ ],
+	[ 'CREATE CAST (pg_catalog.int4 AS s.t) WITH FUNCTION s.f(int4) AS IMPLICIT', qr/a cast/ ],
 	[ 'CREATE VIEW s.v AS SELECT a FROM pg_catalog.t WHERE a = 1', qr/an operator/ ],
 	[ 'CREATE VIEW s.v AS SELECT a OPERATOR(public.=) 1 FROM pg_catalog.t', qr/an operator/ ],
 	[ 'CREATE VIEW s.v AS SELECT lower(a) FROM pg_catalog.t', qr/calls lower/ ],
@@ -245,9 +275,9 @@ $node->safe_psql('installed', q{
 is($node->safe_psql('installed', 'SELECT how FROM public.gained'),
 	'', 'CREATE EXTENSION runs no function that it finds by search_path');
 is($node->safe_psql('installed', q{
-		SELECT t.typnamespace::pg_catalog.regnamespace FROM pg_catalog.pg_proc AS p, pg_catalog.unnest(p.proargtypes) AS a (type), pg_catalog.pg_type AS t
-		 WHERE p.pronamespace IN ('ttl_docs'::pg_catalog.regnamespace, 'ttl_docs_internal'::pg_catalog.regnamespace) AND t.oid OPERATOR(pg_catalog.=) a.type GROUP BY 1
-	}), 'pg_catalog', 'no function has an argument of a type that was found by search_path');
+		SELECT DISTINCT t.typnamespace::pg_catalog.regnamespace::pg_catalog.text FROM pg_catalog.pg_proc AS p, pg_catalog.unnest(p.proargtypes) AS a (type), pg_catalog.pg_type AS t
+		 WHERE p.pronamespace IN ('ttl_docs'::pg_catalog.regnamespace, 'ttl_docs_internal'::pg_catalog.regnamespace) AND t.oid OPERATOR(pg_catalog.=) a.type ORDER BY 1
+	}), "pg_catalog\nttl_docs_internal", 'no function has an argument of a type that was found by search_path');
 is($node->safe_psql('installed', q{
 		SELECT pg_catalog.count(*) FROM pg_catalog.pg_namespace
 		 WHERE nspname LIKE 'ttl\_docs%' AND pg_catalog.has_schema_privilege('mallory', oid, 'CREATE')

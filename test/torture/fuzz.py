@@ -37,7 +37,7 @@ import time
 import psycopg2
 import psycopg2.extensions
 
-from fuzz_values import (BIGINTS, INVALID, NUMBERS, OFFSETS, OTHER, STRINGS, TIMES, TTL_MAX, Values,
+from fuzz_values import (BIGINTS, INTERVALS, INVALID, NUMBERS, OFFSETS, OTHER, STRINGS, TIMES, TTL_MAX, Values,
                          document_text, due, is_expired, literal, merge_patch, parse, ttl_of, unparse)
 
 ENCODINGS = ['UTF8', 'LATIN1', 'EUC_JP', 'SQL_ASCII']
@@ -378,6 +378,12 @@ class Fuzzer:
             return literal(self.values.json()) + '::jsonb'
         if type_name.startswith('timestamp'):
             return literal(self.rng.choice(TIMES)) + '::' + type_name
+        if type_name == 'double precision':
+            return typed(self.rng.choice(BIGINTS + ['NaN', 'Infinity', '-Infinity', '1.5', '1e300', '-0']), type_name)
+        if type_name == 'ttl_docs_internal.ttl_interval':
+            return literal(self.rng.choice(INTERVALS)) + '::interval'
+        if type_name == 'anynonarray':
+            return self.argument(self.rng.choice(['integer', 'bigint', 'jsonb', 'timestamptz', 'double precision', 'text']))
         return literal(self.values.text()) + '::' + type_name
 
     def relation(self):
@@ -587,6 +593,8 @@ class Fuzzer:
         outcome = self.attempt("SELECT ttl_docs.adopt('fuzz.adopted', %s, NULL, 'modified')" % default_ttl)
         if outcome.state is None:
             run('SELECT count(*), min(_ts), max(_ts) FROM fuzz.adopted')
+            # documents that are expired now hold the purge
+            run("SELECT ttl_docs.resume_purge('fuzz.adopted')")
             run('CALL ttl_docs.purge(\'fuzz.adopted\')')
             run('UPDATE fuzz.adopted SET doc = doc')
         run("SET timezone = 'UTC'")
