@@ -9,6 +9,7 @@
  *   record has a ttl), or it has no effect because TTL is off.
  * - A foreign key of another table prevents the purge of expired documents.
  * - adopt() chose the only jsonb column, but the table has json columns too.
+ * - The table has a column "ttl", which has no effect.
  *
  * Some documents may already be expired, because their _ts is older than the
  * adoption.  This file only counts them.  grace.c reports them and holds the
@@ -58,6 +59,7 @@ static void find_example(Relation rel, const CollectionSettings *settings,
 						 AdoptedDocuments *documents);
 static void warn_of_own_ttl(Relation rel, const AdoptedDocuments *documents);
 static void warn_of_ignored_ttl(Relation rel, const AdoptedDocuments *documents);
+static void warn_of_ttl_column(Relation rel, const char *doc_column);
 static void warn_of_blocking_foreign_keys(Relation rel);
 static List *add_blocking_constraints(List *constraints, Oid relid);
 static int	describe_foreign_key(Oid constraint, int nlisted, StringInfo text);
@@ -82,6 +84,7 @@ ttl_docs_warn_on_adopt(Oid relid, const CollectionSettings *settings,
 	}
 	else
 		warn_of_ignored_ttl(rel, &documents);
+	warn_of_ttl_column(rel, NameStr(settings->doc_column));
 	table_close(rel, NoLock);
 	return documents.expired;
 }
@@ -214,6 +217,20 @@ warn_of_ignored_ttl(Relation rel, const AdoptedDocuments *documents)
 						   RelationGetRelationName(rel)),
 			 errhint("To see what would expire: SELECT * FROM ttl_docs.preview(%s, -1). To turn TTL on: SELECT ttl_docs.set_default_ttl(%s, -1).",
 					 literal, literal)));
+}
+
+/* Warns about a column whose name is that of the property. */
+static void
+warn_of_ttl_column(Relation rel, const char *doc_column)
+{
+	if (strcmp(doc_column, "ttl") == 0 ||
+		get_attnum(RelationGetRelid(rel), "ttl") == InvalidAttrNumber)
+		return;
+	ereport(NOTICE,
+			(errmsg("column \"ttl\" of \"%s\" does not make documents expire",
+					RelationGetRelationName(rel)),
+			 errdetail("ttl_docs reads the property \"ttl\" of the documents in column \"%s\".",
+					   doc_column)));
 }
 
 /*

@@ -267,7 +267,12 @@ SELECT collection, doc_column FROM ttl_docs.collections ORDER BY collection::tex
 CREATE TABLE timeless (id int PRIMARY KEY, doc jsonb, changed_on date);
 SELECT try('SELECT ttl_docs.adopt(''timeless'', 60, last_modified => ''changed_on'')');
 SELECT try('SELECT ttl_docs.adopt(''timeless'', 60, last_modified => ''changed'')');
-DROP TABLE plain, taken, "With Json", as_text, several, timeless;
+-- A column "ttl" is not the property "ttl".
+CREATE TABLE with_ttl (id int PRIMARY KEY, body jsonb, ttl int);
+SELECT ttl_docs.adopt('with_ttl', 60);
+CREATE TABLE ttl_doc (id int PRIMARY KEY, ttl jsonb);
+SELECT ttl_docs.adopt('ttl_doc', 60);
+DROP TABLE plain, taken, "With Json", as_text, several, timeless, with_ttl, ttl_doc;
 
 --
 -- Other first steps
