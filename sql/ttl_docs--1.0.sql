@@ -110,7 +110,7 @@ RETURNS regclass
 LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'ttl_docs_create_collection';
 COMMENT ON FUNCTION ttl_docs.create_collection(text, double precision, text) IS
-'create a table for documents that expire, and return the table';
+'create a collection: a new table for documents that expire';
 
 CREATE FUNCTION ttl_docs.create_collection(
     name text,
@@ -120,7 +120,7 @@ RETURNS regclass
 LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'ttl_docs_create_collection';
 COMMENT ON FUNCTION ttl_docs.create_collection(text, ttl_docs_internal.ttl_interval, text) IS
-'create a table for documents that expire, and return the table';
+'create a collection: a new table for documents that expire';
 
 CREATE FUNCTION ttl_docs.drop_collection(collection regclass)
 RETURNS void
@@ -184,14 +184,14 @@ RETURNS void
 LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'ttl_docs_set_default_ttl';
 COMMENT ON FUNCTION ttl_docs.set_default_ttl(regclass, double precision) IS
-'set the DefaultTTL of a collection: seconds, -1 (on without a default) or NULL (off)';
+'set the DefaultTTL of a collection: seconds, -1 (on, without a default) or NULL (off)';
 
 CREATE FUNCTION ttl_docs.set_default_ttl(collection regclass, default_ttl ttl_docs_internal.ttl_interval)
 RETURNS void
 LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'ttl_docs_set_default_ttl';
 COMMENT ON FUNCTION ttl_docs.set_default_ttl(regclass, ttl_docs_internal.ttl_interval) IS
-'set the DefaultTTL of a collection: seconds, -1 (on without a default) or NULL (off)';
+'set the DefaultTTL of a collection: seconds, -1 (on, without a default) or NULL (off)';
 
 CREATE FUNCTION ttl_docs.get_default_ttl(collection regclass)
 RETURNS integer
@@ -303,7 +303,7 @@ RETURNS jsonb
 LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'ttl_docs_patch_document';
 COMMENT ON FUNCTION ttl_docs.patch_document(regclass, anynonarray, jsonb) IS
-'apply a JSON merge patch (RFC 7396) to the live document with this id and return the result; fails if there is none';
+'apply a JSON merge patch (RFC 7396) to the live document with this id and return the result, or fail if there is none';
 
 CREATE FUNCTION ttl_docs.delete_document(collection regclass, id text)
 RETURNS boolean
@@ -331,7 +331,7 @@ RETURNS boolean
 LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'ttl_docs_touch_document';
 COMMENT ON FUNCTION ttl_docs.touch_document(regclass, anynonarray) IS
-'restart the countdown of the live document with this id, and return whether there is one';
+'restart the countdown of the live document with this id, and return whether there was one';
 
 CREATE FUNCTION ttl_docs.documents(collection regclass, filter jsonb DEFAULT NULL)
 RETURNS SETOF jsonb
