@@ -3,14 +3,18 @@
 import collections
 import json
 import os
+import textwrap
 
 import plot
 
 INTRODUCTION = (
-    'All data fits into shared buffers, and `fsync` is off: the benchmark compares work, not disk waits.'
-    '%s Both sides take turns. Each ratio is the median of the rounds, with the spread of the rounds. A goal is reached'
-    ' or missed if the whole spread is on one side of it; otherwise the run leaves it undecided. Higher is better for'
-    ' throughput, lower for times, bytes and pages.')
+    'The benchmark measures ttl_docs and an alternative in the same run; the two sides take turns. All data fits into'
+    ' shared buffers, and `fsync` is off, so the results show work and not disk waits.%s')
+READING = (
+    'Each ratio is ttl_docs divided by the other side: the median of all rounds, with the spread of the rounds in'
+    ' brackets. Higher is better for throughput, lower for times, bytes and pages. A goal is reached if the whole spread'
+    ' is on the good side of it, and missed if the whole spread is on the bad side. Otherwise it is undecided.')
+LINE_LENGTH = 130
 DISK_WAITS = ' The section [With fsync on](#with-fsync-on) has figures with disk waits.'
 
 
@@ -38,6 +42,11 @@ def as_text(line):
 def in_markdown(header, rows):
     return '\n'.join(['| %s |' % ' | '.join(header), '|%s' % ('---|' * len(header))] +
                      ['| %s |' % ' | '.join(str(cell) for cell in row) for row in rows])
+
+
+def wrapped(text):
+    """A paragraph of RESULTS.md."""
+    return textwrap.fill(text, LINE_LENGTH, break_long_words=False, break_on_hyphens=False)
 
 
 def as_row(line):
@@ -90,7 +99,7 @@ class Report:
             for line in lines:
                 print(as_text(line), flush=True)
             title, note = section
-            parts = (summary(lines), '%s Measured on %s.' % (note, self.found['where']),
+            parts = (wrapped(summary(lines)), wrapped('%s Measured on %s.' % (note, self.found['where'])),
                      in_markdown(HEADER[:5], [as_row(line)[:5] for line in lines]))
             self.found['sections'].append((title, '\n\n'.join(parts)))
             return
@@ -128,9 +137,9 @@ class Report:
                                       [bar for workload in found for bar in workload['bars']], 1))
         with open(self.path('LIMITS.md')) as limits:
             explained = limits.read()
-        machines = '; '.join(sorted({workload['where'] for workload in found}))
+        machines = ' and '.join(sorted({workload['where'] for workload in found}))
         introduction = INTRODUCTION % (DISK_WAITS if 'fsync_on' in self.store else '')
-        parts = ['# Results of `make bench`', '%s Measured on %s.' % (introduction, machines),
+        parts = ['# Results of `make bench`', wrapped('%s Measured on %s.' % (introduction, machines)), wrapped(READING),
                  in_markdown(HEADER, [row for workload in found for row in workload['rows']]),
                  '![Throughput of a collection](plots/ratios.svg)']
         parts += ['## %s\n\n%s' % tuple(section) for workload in found for section in workload['sections']]
