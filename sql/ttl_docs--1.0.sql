@@ -625,7 +625,7 @@ COMMENT ON COLUMN ttl_docs.stat_collections.estimated_backlog IS
 COMMENT ON COLUMN ttl_docs.stat_collections.estimated_bytes IS
 'estimated disk space of these documents without indexes, in bytes, or NULL if it is unknown';
 COMMENT ON COLUMN ttl_docs.stat_collections.oldest_overdue IS
-'time since the first of these documents expired, or NULL if there is none';
+'time since the first of these documents expired, or NULL if there is none, or if the indexing is lazy';
 COMMENT ON COLUMN ttl_docs.stat_collections.purged IS
 'number of documents that were purged';
 COMMENT ON COLUMN ttl_docs.stat_collections.batches IS
