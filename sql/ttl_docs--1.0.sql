@@ -41,7 +41,8 @@ DROP FUNCTION ttl_docs.begin_install();
 -- for NULL between numbers (category N) and an interval (category T): the call would
 -- fail as ambiguous.  So intervals come in as a type of category N.  A value of
 -- unknown type then becomes double precision, the preferred type of this category.
--- The type ttl_interval is an interval in all other respects.
+-- The type ttl_interval is an interval in all other respects.  Its name is in the
+-- dumps of views and functions that pass an interval, so the name never changes.
 --
 CREATE TYPE ttl_docs_internal.ttl_interval;
 
@@ -54,7 +55,7 @@ COMMENT ON FUNCTION ttl_docs_internal.ttl_interval_in(cstring, oid, integer) IS
 
 CREATE FUNCTION ttl_docs_internal.ttl_interval_out(ttl_docs_internal.ttl_interval)
 RETURNS cstring
-LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE
+LANGUAGE internal STABLE STRICT PARALLEL SAFE
 AS 'interval_out';
 COMMENT ON FUNCTION ttl_docs_internal.ttl_interval_out(ttl_docs_internal.ttl_interval) IS
 'internal: I/O of ttl_interval';

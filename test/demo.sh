@@ -19,7 +19,7 @@ readonly DATABASE=demo
 # The size of the directory with PostgreSQL 18, the largest one, rounded up.
 readonly SERVER_SIZE="80 MB"
 SCRATCH=
-# The packages that this demo and the ones before it have installed.
+# The packages that this demo installs.
 INSTALLED=()
 
 # ---- The directory ----
@@ -34,15 +34,12 @@ remove_demo() {
 		if pid=$(server_pid "$directory/data"); then
 			say "stopping the demo server, process $pid"
 			# a fast shutdown, which ends open sessions
-			kill -INT "$pid"
+			as_server kill -INT "$pid"
 			for _ in {1..100}; do
 				server_pid "$directory/data" >/dev/null || break
 				sleep 0.1
 			done
 			! server_pid "$directory/data" >/dev/null || die "the demo server of $directory does not stop"
-		fi
-		if [[ -f $directory/installed ]]; then
-			mapfile -t -O "${#INSTALLED[@]}" INSTALLED <"$directory/installed"
 		fi
 		rm -rf "$directory"
 	done
@@ -57,15 +54,18 @@ leave_nothing() {
 
 # Chooses the parent of the directory before make_scratch creates it, so that we can name it.
 choose_parent() {
-	local parent probe
+	local parent probe usable=no
 	for parent in $(scratch_parents); do
 		probe=$(mktemp -d "$parent/$DEMO_NAME.XXXXXX") || continue
 		chown "$SERVER_USER" "$probe"
 		if usable_by_server "$probe"; then
-			TMPDIR=$parent
+			usable=yes
 		fi
 		rm -rf "$probe"
-		[[ ${TMPDIR:-} != "$parent" ]] || return 0
+		if [[ $usable == yes ]]; then
+			TMPDIR=$parent
+			return
+		fi
 	done
 }
 
@@ -79,10 +79,6 @@ removal() {
 
 explain_removal() {
 	say "To stop and remove the server:" "    make demo-stop"
-	explain_package_removal
-}
-
-explain_package_removal() {
 	if ((${#INSTALLED[@]} > 0)); then
 		say "To remove the packages of the demo:"
 		removal
@@ -134,8 +130,6 @@ show() {
 become_unprivileged
 if [[ ${1:-} == stop ]]; then
 	remove_demo
-	((EUID == 0)) || AS_ROOT=(sudo)
-	explain_package_removal
 	exit
 fi
 
@@ -156,12 +150,11 @@ private_postgres ''
 rm -rf "$SCRATCH/source"
 echo "shared_preload_libraries = 'ttl_docs'" | as_server tee "$SCRATCH/demo.conf" >/dev/null
 start_server "$SCRATCH/demo.conf"
-((${#INSTALLED[@]} == 0)) || say "${INSTALLED[@]}" >"$SCRATCH/installed"
 
 connect=(-h "$SOCKET_DIR" -p 5432 -U postgres)
-"$PG_BIN/createdb" "${connect[@]}" "$DATABASE" || die "could not create a database"
+as_server "$PG_BIN/createdb" "${connect[@]}" "$DATABASE" || die "could not create a database"
 # From standard input, because psql puts the name of a file before messages.
-"$PG_BIN/psql" "${connect[@]}" -d "$DATABASE" -X -q -a -P pager=off -P footer=off \
+as_server "$PG_BIN/psql" "${connect[@]}" -d "$DATABASE" -X -q -a -P pager=off -P footer=off \
 	-v ON_ERROR_STOP=1 -v VERBOSITY=terse <"$REPO/test/demo.sql" 2>&1 | show
 ((PIPESTATUS[0] == 0)) ||
 	die "the demo failed; the end of the server's log: $(tail -n 20 "$SCRATCH/server.log")"

@@ -10,6 +10,9 @@
 #	wrap_postgres       runs every server under another command, such as valgrind
 #	start_server        runs initdb and starts a server, which has a private socket only
 #
+# If root calls a script, SCRATCH and all programs in it belong to the server's user.  So root runs none
+# of them, and opens no file there for writing: as_server does.
+#
 # Scripts read the PostgreSQL of the system, and never write to it.  PostgreSQL finds its
 # libraries and scripts relative to its binary, so a copy of the binary uses the
 # copies of these files.  This needs no root, and does not affect other servers on the machine.
@@ -145,7 +148,8 @@ private_postgres() {
 			as_server tar -C "$root$lib" -xf - &&
 			tar -C "$share" -cf - . | as_server tar -C "$root$share" -xf -
 	) || die "could not copy the PostgreSQL of $PG_CONFIG"
-	[[ $("$PG_BIN/pg_config" --pkglibdir) == "$root$lib" && $("$PG_BIN/pg_config" --sharedir) == "$root$share" ]] ||
+	[[ $(as_server "$PG_BIN/pg_config" --pkglibdir) == "$root$lib" &&
+		$(as_server "$PG_BIN/pg_config" --sharedir) == "$root$share" ]] ||
 		die "a copy of the PostgreSQL of $PG_CONFIG does not find its files"
 
 	copy_source
@@ -183,11 +187,11 @@ wrap_postgres() {
 # is in SCRATCH/socket, where only the server's user and root can connect.  The superuser is
 # postgres, without a password.  The log is SCRATCH/server.log.
 start_server() {
+	local output
 	SOCKET_DIR=$SCRATCH/socket
 	as_server mkdir -m 700 "$SOCKET_DIR"
-	as_server "$PG_BIN/initdb" -D "$SCRATCH/data" -U postgres --auth=trust --no-sync \
-		--encoding=UTF8 --locale=C >"$SCRATCH/initdb.log" 2>&1 ||
-		die "initdb failed: $(cat "$SCRATCH/initdb.log")"
+	output=$(as_server "$PG_BIN/initdb" -D "$SCRATCH/data" -U postgres --auth=trust --no-sync \
+		--encoding=UTF8 --locale=C 2>&1) || die "initdb failed: $output"
 	{
 		cat "$1"
 		echo "listen_addresses = ''"

@@ -30,6 +30,9 @@ require_roots() {
 	((EUID == 0)) || die "only root can make a root for each Debian release"
 	require_packages matrix
 	mkdir -p "$ROOTS" || die "cannot write to $ROOTS"
+	# We run programs in it as root, so nobody else may have made it.
+	[[ -O $ROOTS && ! -L $ROOTS ]] || die "$ROOTS does not belong to root; remove it, or set ROOTS"
+	chmod go-w "$ROOTS"
 }
 
 make_root() {

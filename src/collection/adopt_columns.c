@@ -107,9 +107,10 @@ ttl_docs_require_last_modified(Relation rel, const char *last_modified)
 	if (!is_timestamp(column))
 		ereport(ERROR,
 				(errcode(ERRCODE_DATATYPE_MISMATCH),
-				 errmsg("column \"%s\" of table \"%s\" is of type %s",
-						last_modified, RelationGetRelationName(rel),
-						format_type_be(column->atttypid)),
+				 errmsg("column \"%s\" of table \"%s\" does not contain timestamps",
+						last_modified, RelationGetRelationName(rel)),
+				 errdetail("The column is of type %s.",
+						   format_type_be(column->atttypid)),
 				 errhint_last_modified(rel)));
 }
 

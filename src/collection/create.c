@@ -25,8 +25,9 @@
 PG_FUNCTION_INFO_V1(ttl_docs_create_collection);
 PG_FUNCTION_INFO_V1(ttl_docs_drop_collection);
 
-pg_noreturn static void report_existing(Oid relid,
+pg_noreturn static void report_existing(Oid relid, const RangeVar *name,
 										const CollectionSettings *settings);
+static bool can_be_adopted(Oid relid);
 
 /*
  * create_collection(name text, default_ttl integer, indexing text)
@@ -55,10 +56,10 @@ ttl_docs_create_collection(PG_FUNCTION_ARGS)
 
 	/* the schema that CREATE TABLE would choose, with the same checks */
 	schema = RangeVarGetAndCheckCreationNamespace(name, NoLock, &existing);
-	if (OidIsValid(existing))
-		report_existing(existing, &settings);
 	if (name->schemaname == NULL)
 		name->schemaname = get_namespace_name(schema);
+	if (OidIsValid(existing))
+		report_existing(existing, name, &settings);
 	quoted = quote_qualified_identifier(name->schemaname, name->relname);
 	if (name->catalogname != NULL)
 		quoted = psprintf("%s.%s", quote_identifier(name->catalogname), quoted);
@@ -75,24 +76,26 @@ ttl_docs_create_collection(PG_FUNCTION_ARGS)
  * Raises core's error for a table that exists, with a hint that has the
  * arguments of the call.  The caller may create tables in the schema, so core
  * would say that the table exists, too.  Its kind and its label are in catalogs
- * that everybody can read.
+ * that everybody can read.  The table is not locked: if somebody drops it now,
+ * it has no kind and no label, and the hint is to choose another name.
  */
 static void
-report_existing(Oid relid, const CollectionSettings *settings)
+report_existing(Oid relid, const RangeVar *name,
+				const CollectionSettings *settings)
 {
-	char		relkind = get_rel_relkind(relid);
-	const char *name = get_rel_name(relid);
 	Collection	collection;
 	StringInfoData arguments;
 
 	initStringInfo(&arguments);
-	appendStringInfoString(&arguments, ttl_docs_quoted_literal(relid));
+	appendStringInfoString(&arguments,
+						   quote_literal_cstr(quote_qualified_identifier(name->schemaname,
+																		 name->relname)));
 	if (settings->on)
 		appendStringInfo(&arguments, ", %d", settings->default_ttl);
 	if (ttl_docs_lookup_collection(relid, &collection) && collection.root == relid)
 		ereport(ERROR,
 				(errcode(ERRCODE_DUPLICATE_TABLE),
-				 errmsg("collection \"%s\" already exists", name),
+				 errmsg("collection \"%s\" already exists", name->relname),
 				 settings->on ?
 				 errhint("To change its DefaultTTL: SELECT ttl_docs.set_default_ttl(%s).",
 						 arguments.data) :
@@ -102,12 +105,22 @@ report_existing(Oid relid, const CollectionSettings *settings)
 						 ttl_docs_indexing_name(settings->indexing));
 	ereport(ERROR,
 			(errcode(ERRCODE_DUPLICATE_TABLE),
-			 errmsg("relation \"%s\" already exists", name),
-			 (relkind == RELKIND_RELATION || relkind == RELKIND_PARTITIONED_TABLE) &&
-			 !get_rel_relispartition(relid) ?
+			 errmsg("relation \"%s\" already exists", name->relname),
+			 can_be_adopted(relid) ?
 			 errhint("To make this table a collection: SELECT ttl_docs.adopt(%s).",
 					 arguments.data) :
 			 errhint("Choose another name.")));
+}
+
+/* Would adopt() take this relation?  It is not locked, and may be gone. */
+static bool
+can_be_adopted(Oid relid)
+{
+	char		relkind = get_rel_relkind(relid);
+
+	return (relkind == RELKIND_RELATION || relkind == RELKIND_PARTITIONED_TABLE) &&
+		!get_rel_relispartition(relid) &&
+		!isAnyTempNamespace(get_rel_namespace(relid));
 }
 
 /*

@@ -84,6 +84,8 @@ declared_type(FunctionCallInfo fcinfo, int arg)
 
 	get_func_signature(fcinfo->flinfo->fn_oid, &types, &count);
 	Assert(arg < count);
+	Assert(types[arg] == INT4OID || types[arg] == FLOAT8OID ||
+		   get_typlen(types[arg]) == sizeof(Interval));
 	return types[arg];
 }
 

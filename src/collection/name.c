@@ -13,6 +13,7 @@
 
 #include "catalog/namespace.h"
 #include "common/keywords.h"
+#include "lib/stringinfo.h"
 #include "parser/scansup.h"
 #include "utils/builtins.h"
 #include "utils/varlena.h"
@@ -22,11 +23,12 @@
 /* a table, its schema and its database */
 #define MAX_NAME_PARTS	3
 
-static bool needs_no_quotes(const char *name);
+static bool check_parts(const char *name);
+static void warn_of_truncation(const char *part, size_t length);
 static bool is_identifier(const char *part, size_t length, bool is_first);
 pg_noreturn static void report_invalid_name(const char *name, int parts);
 static char *quoted_form(const char *name);
-static const char *quoted_part(const char *part, bool is_first);
+static char *trimmed(char *string);
 
 /* Parses the name of a table.  Raises an error if SQL would not read it. */
 RangeVar *
@@ -39,7 +41,7 @@ ttl_docs_parse_name(const char *name)
 	/* SplitIdentifierString() changes its input, so it gets a copy */
 	if (!SplitIdentifierString(pstrdup(name), '.', &identifiers) ||
 		identifiers == NIL || list_length(identifiers) > MAX_NAME_PARTS ||
-		!needs_no_quotes(name))
+		!check_parts(name))
 		report_invalid_name(name, list_length(identifiers));
 	foreach(lc, identifiers)
 		strings = lappend(strings, makeString(lfirst(lc)));
@@ -47,11 +49,11 @@ ttl_docs_parse_name(const char *name)
 }
 
 /*
- * Are all parts of a name that are not quoted identifiers of SQL?  The name is
- * one that SplitIdentifierString() has accepted.
+ * Does SQL read all parts of a name?  SplitIdentifierString() has accepted the
+ * name.  Like SQL, raises a notice for a part that will be truncated.
  */
 static bool
-needs_no_quotes(const char *name)
+check_parts(const char *name)
 {
 	const char *next = name;
 
@@ -64,9 +66,12 @@ needs_no_quotes(const char *name)
 		if (*next == '"')
 		{
 			/* the end is a quote that is not doubled */
-			for (end = next + 1; *end != '"' || end[1] == '"'; end++)
+			for (end = ++next; *end != '"' || end[1] == '"'; end++)
 				if (*end == '"')
 					end++;
+			if (end == next)
+				return false;
+			warn_of_truncation(next, end - next);
 			end++;
 		}
 		else
@@ -75,6 +80,7 @@ needs_no_quotes(const char *name)
 				end++;
 			if (!is_identifier(next, end - next, is_first))
 				return false;
+			warn_of_truncation(next, end - next);
 		}
 		while (scanner_isspace(*end))
 			end++;
@@ -82,6 +88,12 @@ needs_no_quotes(const char *name)
 			return true;
 		next = end + 1;
 	}
+}
+
+static void
+warn_of_truncation(const char *part, size_t length)
+{
+	truncate_identifier(pnstrdup(part, length), length, true);
 }
 
 /*
@@ -130,26 +142,46 @@ report_invalid_name(const char *name, int parts)
 /*
  * Adds the double quotes that a name needs.  Returns NULL if that would not
  * make it a name: it is blank, or has double quotes already.
+ *
+ * Dots separate a database, a schema and a table.  If there are more dots, or
+ * two without a name between them, they belong to the name of the table.
  */
 static char *
 quoted_form(const char *name)
 {
-	const char *dot = strchr(name, '.');
-	size_t		schema = dot == NULL ? 0 : dot - name;
-	const char *table = dot == NULL ? name : dot + 1;
+	char	   *rest = trimmed(pstrdup(name));
+	char	   *whole = psprintf("\"%s\"", rest);
+	StringInfoData quoted;
 
-	if (name[strspn(name, " \t\n\r\f\v")] == '\0' || strchr(name, '"') != NULL)
+	if (*rest == '\0' || strchr(rest, '"') != NULL)
 		return NULL;
-	/* one dot with a name on both sides separates the schema from the table */
-	if (dot == NULL || schema == 0 || *table == '\0' || strchr(table, '.') != NULL)
-		return psprintf("\"%s\"", name);
-	return psprintf("%s.%s", quoted_part(pnstrdup(name, schema), true),
-					quoted_part(table, false));
+	initStringInfo(&quoted);
+	for (int parts = 1; rest != NULL; parts++)
+	{
+		char	   *part = strsep(&rest, ".");
+
+		part = trimmed(part);
+		if (*part == '\0' || parts > MAX_NAME_PARTS)
+			return whole;
+		if (parts > 1)
+			appendStringInfoChar(&quoted, '.');
+		appendStringInfo(&quoted, is_identifier(part, strlen(part), parts == 1) ?
+						 "%s" : "\"%s\"", part);
+	}
+	return quoted.data;
 }
 
-static const char *
-quoted_part(const char *part, bool is_first)
+/* Removes blanks from both ends of a string, which it changes. */
+static char *
+trimmed(char *string)
 {
-	return is_identifier(part, strlen(part), is_first) ? part :
-		psprintf("\"%s\"", part);
+	size_t		length;
+
+	while (scanner_isspace(*string))
+		string++;
+	length = strlen(string);
+	while (length > 0 && scanner_isspace(string[length - 1]))
+		length--;
+	string[length] = '\0';
+	return string;
 }

@@ -66,6 +66,7 @@ extern void ttl_docs_run_statement(const DocumentKey *key,
 								   DestReceiver *receiver);
 
 /* id.c */
+extern bool ttl_docs_contains_domain(Oid type);
 extern bool ttl_docs_find_id(Jsonb *doc, JsonbValue *id);
 extern Datum ttl_docs_key_of_arg(const DocumentKey *key, FunctionCallInfo fcinfo,
 								 int arg);

@@ -25,7 +25,9 @@
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/datum.h"
+#include "utils/float.h"
 #include "utils/fmgrprotos.h"
+#include "utils/guc.h"
 #include "utils/jsonb.h"
 #include "utils/lsyscache.h"
 #include "utils/numeric.h"
@@ -37,9 +39,48 @@
 static char *id_text(const DocumentKey *key, const JsonbValue *id);
 static char *number_text(const DocumentKey *key, Numeric number);
 static Oid	id_arg_type(FunctionCallInfo fcinfo, int arg);
+static int	begin_portable_output(void);
+static void set_locally(const char *name, const char *value);
+static char *portable_text(const DocumentKey *key, Oid type, Datum value);
 static char *json_id_text(const DocumentKey *key, Jsonb *json);
 static Datum key_of_text(const DocumentKey *key, char *text);
 static bool evaluate_default(const DocumentKey *key, Datum *value);
+
+/*
+ * Do values of a type contain values of a domain?  The input function of such a
+ * type checks the domain.  The owner of the table may have written the checks,
+ * and they would run as the caller.  A key that is itself a domain does not
+ * count: we read it with the input function of its base type.
+ */
+bool
+ttl_docs_contains_domain(Oid type)
+{
+	Oid			element = get_element_type(type);
+	TupleDesc	tupdesc;
+	bool		found = false;
+
+	switch (get_typtype(type))
+	{
+		case TYPTYPE_DOMAIN:
+			return true;
+		case TYPTYPE_RANGE:
+			return ttl_docs_contains_domain(get_range_subtype(type));
+		case TYPTYPE_MULTIRANGE:
+			return ttl_docs_contains_domain(get_multirange_range(type));
+		case TYPTYPE_COMPOSITE:
+			tupdesc = lookup_rowtype_tupdesc(type, -1);
+			for (int i = 0; i < tupdesc->natts && !found; i++)
+			{
+				Form_pg_attribute att = TupleDescAttr(tupdesc, i);
+
+				found = !att->attisdropped && ttl_docs_contains_domain(att->atttypid);
+			}
+			ReleaseTupleDesc(tupdesc);
+			return found;
+		default:
+			return OidIsValid(element) && ttl_docs_contains_domain(element);
+	}
+}
 
 /* Gets the id of a document; false if there is none.  JSON null is no id. */
 bool
@@ -98,32 +139,88 @@ ttl_docs_key_of_id(const DocumentKey *key, const JsonbValue *id)
  * Returns the key for the argument "id" of a document function, which is of
  * any type and not NULL.
  *
- * The output function of the type is code that the server or a superuser has
- * installed: only superusers can create base types, and the output functions
- * of other types are those of core.  The value comes from the caller's own
- * query, which could print it with the same function.
+ * An id of the key's own type is the key.  Other ids are converted by way of
+ * text.  The output function of a type is code that the server or a superuser
+ * has installed: only superusers can create base types, and the output
+ * functions of other types are those of core.  The value comes from the
+ * caller's own query, which could print it with the same function.
  */
 Datum
 ttl_docs_key_of_arg(const DocumentKey *key, FunctionCallInfo fcinfo, int arg)
 {
 	Oid			type = id_arg_type(fcinfo, arg);
 	Datum		value = PG_GETARG_DATUM(arg);
+	int			nest_level;
+	Datum		result;
+
+	if (type == key->type)
+		return value;
+	if (type == TEXTOID)
+		return key_of_text(key, TextDatumGetCString(value));
+	nest_level = begin_portable_output();
+	result = key_of_text(key, portable_text(key, type, value));
+	AtEOXact_GUC(true, nest_level);
+	return result;
+}
+
+/*
+ * Makes output functions print values that every input function reads as the
+ * same value, whatever the session has set.  Otherwise the time zone "IST"
+ * would be printed for India and read as Israel.  Returns the argument for
+ * AtEOXact_GUC(), which restores the settings.  After an error, the end of the
+ * transaction or subtransaction restores them.
+ */
+static int
+begin_portable_output(void)
+{
+	int			nest_level = NewGUCNestLevel();
+
+	if (DateStyle != USE_ISO_DATES)
+		set_locally("datestyle", "ISO");
+	if (IntervalStyle != INTSTYLE_POSTGRES)
+		set_locally("intervalstyle", "postgres");
+	if (extra_float_digits < 1)
+		set_locally("extra_float_digits", "1");
+	return nest_level;
+}
+
+/* Sets a parameter until the end of the GUC nest level. */
+static void
+set_locally(const char *name, const char *value)
+{
+	(void) set_config_option(name, value, PGC_USERSET, PGC_S_SESSION,
+							 GUC_ACTION_SAVE, true, 0, false);
+}
+
+/* Returns an id of another type than the key, and than text, as text. */
+static char *
+portable_text(const DocumentKey *key, Oid type, Datum value)
+{
 	Oid			output;
 	bool		is_varlena;
 	char	   *string;
 
-	if (type == TEXTOID)
-		return key_of_text(key, TextDatumGetCString(value));
-	if (type == NUMERICOID)
-		return key_of_text(key, number_text(key, DatumGetNumeric(value)));
-	if (type == JSONBOID)
-		return key_of_text(key, json_id_text(key, DatumGetJsonbP(value)));
+	switch (type)
+	{
+		case NUMERICOID:
+			return number_text(key, DatumGetNumeric(value));
+		case JSONBOID:
+			return json_id_text(key, DatumGetJsonbP(value));
+		case BOOLOID:			/* as a cast to text */
+			return DatumGetBool(value) ? "true" : "false";
+	}
 	getTypeOutputInfo(type, &output, &is_varlena);
 	string = OidOutputFunctionCall(output, value);
 	if (type == JSONOID)
-		string = json_id_text(key, DatumGetJsonbP(DirectFunctionCall1(jsonb_in,
+		return json_id_text(key, DatumGetJsonbP(DirectFunctionCall1(jsonb_in,
 																	CStringGetDatum(string))));
-	return key_of_text(key, string);
+	/* not 1e+06, which an integer key cannot read */
+	if ((type == FLOAT4OID || type == FLOAT8OID) && key->is_number)
+		return number_text(key, DatumGetNumeric(DirectFunctionCall3(numeric_in,
+																	CStringGetDatum(string),
+																	ObjectIdGetDatum(InvalidOid),
+																	Int32GetDatum(-1))));
+	return string;
 }
 
 /*
@@ -177,11 +274,15 @@ json_id_text(const DocumentKey *key, Jsonb *json)
 char *
 ttl_docs_text_of_key(const DocumentKey *key, Datum value)
 {
+	int			nest_level = begin_portable_output();
 	Oid			output;
 	bool		is_varlena;
+	char	   *text;
 
 	getTypeOutputInfo(key->type, &output, &is_varlena);
-	return OidOutputFunctionCall(output, value);
+	text = OidOutputFunctionCall(output, value);
+	AtEOXact_GUC(true, nest_level);
+	return text;
 }
 
 /* Makes a key for a document without an id. */

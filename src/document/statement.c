@@ -286,6 +286,13 @@ find_key(Oid relid)
 	key.is_generated = attribute->attgenerated != '\0';
 	ReleaseSysCache(tuple);
 
+	if (ttl_docs_contains_domain(key.type))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("cannot use document functions on \"%s\" because its primary key contains a domain",
+						get_rel_name(relid)),
+				 errdetail("The primary key is of type %s.", format_type_be(key.type)),
+				 errhint("Use plain SQL on this table.")));
 	getTypeInputInfo(key.type, &key.input, &key.ioparam);
 	switch (key.type)
 	{

@@ -95,11 +95,11 @@ start_pool() {
 stop_pool() {
 	local pid
 	[[ -f $SCRATCH/pool/pgbouncer.pid ]] && read -r pid <"$SCRATCH/pool/pgbouncer.pid" || return 0
-	kill -TERM "$pid" 2>/dev/null
+	as_server kill -TERM "$pid" 2>/dev/null
 }
 
 admin() {
-	"$PG_BIN/psql" -h "$SOCKET_DIR" -p 5432 -U postgres -X -q -v ON_ERROR_STOP=1 "$@"
+	as_server "$PG_BIN/psql" -h "$SOCKET_DIR" -p 5432 -U postgres -X -q -v ON_ERROR_STOP=1 "$@"
 }
 
 make_database() {

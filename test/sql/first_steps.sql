@@ -132,7 +132,7 @@ CREATE TYPE pair AS (a int, b text);
 CREATE TABLE by_pair (id pair PRIMARY KEY, doc jsonb);
 CREATE TABLE by_time (id timestamptz PRIMARY KEY, doc jsonb);
 SELECT ttl_docs.adopt(t, 1000) FROM unnest('{by_int, by_numeric, by_uuid, by_enum, by_pair, by_time}'::regclass[]) AS t;
-INSERT INTO c VALUES ('7', '{}'), ('a', '{}'), ('a b', '{}'), ('7.0', '{}'), ('c3b5a8f0-0000-4000-8000-000000000001', '{}'), ('t', '{}');
+INSERT INTO c VALUES ('7', '{}'), ('a', '{}'), ('a b', '{}'), ('7.0', '{}'), ('c3b5a8f0-0000-4000-8000-000000000001', '{}'), ('true', '{}');
 INSERT INTO by_int VALUES (7, '{}');
 INSERT INTO by_numeric VALUES (7, '{}'), (7.5, '{}');
 INSERT INTO by_uuid VALUES ('c3b5a8f0-0000-4000-8000-000000000001', '{}');
@@ -177,6 +177,37 @@ SELECT ttl_docs.touch_document('c', 7) AS touch, ttl_docs.touch_document('by_int
 SELECT ttl_docs.delete_document('c', 7) AS delete, ttl_docs.delete_document('by_int', '7'::jsonb) AS by_int, ttl_docs.delete_document('by_enum', 'red'::color) AS by_enum, ttl_docs.delete_document('c', 7) AS missing,
     ttl_docs.delete_document('c', NULL::int) AS "null";
 SELECT ttl_docs.read_document('c', 7);
+-- An id finds its own document, whatever the session has set: times in India (IST) and Israel (IST), and the sum of 0.1 and 0.2.
+CREATE TABLE by_float (id float8 PRIMARY KEY, doc jsonb);
+SELECT ttl_docs.adopt('by_float', 1000);
+INSERT INTO by_float VALUES (0.3, '{"is": "0.3"}'), (0.1::float8 + 0.2::float8, '{"is": "sum"}');
+INSERT INTO by_time VALUES ('2026-01-01 12:00+05:30', '{"in": "India"}'), ('2026-01-01 12:00+02', '{"in": "Israel"}');
+SET extra_float_digits = 0;
+SET timezone = 'Asia/Kolkata';
+SET datestyle = 'SQL';
+SELECT ttl_docs.read_document('by_float', 0.1::float8 + 0.2::float8) -> 'is' AS "sum", ttl_docs.read_document('by_float', 0.3::float8) -> 'is' AS "0.3", ttl_docs.read_document('by_float', 0.3) -> 'is' AS "numeric 0.3";
+SELECT ttl_docs.read_document('by_time', timestamptz '2026-01-01 12:00+05:30') -> 'in' AS own_type, ttl_docs.read_document('by_time', timestamp '2026-01-01 12:00') -> 'in' AS other_type;
+SELECT ttl_docs.delete_document('by_float', 0.1::float8 + 0.2::float8), ttl_docs.delete_document('by_time', timestamptz '2026-01-01 12:00+05:30');
+SELECT doc FROM by_float UNION ALL SELECT doc FROM by_time WHERE doc ? 'in';
+SELECT current_setting('datestyle'), current_setting('extra_float_digits');
+RESET extra_float_digits;
+RESET timezone;
+RESET datestyle;
+DROP TABLE by_float;
+-- Large floats
+INSERT INTO by_int VALUES (1000000, '{}');
+SELECT ttl_docs.read_document('by_int', 1000000::float4) -> 'id' AS float4, ttl_docs.read_document('by_int', 1e6::float8) -> 'id' AS float8;
+SELECT try('SELECT ttl_docs.read_document(''by_int'', 1e15::float8)');
+SELECT try('SELECT ttl_docs.read_document(''by_int'', ''NaN''::float8)');
+-- If the key is jsonb, an id of this type is the key.
+CREATE TABLE by_jsonb (id jsonb PRIMARY KEY, doc jsonb);
+SELECT ttl_docs.adopt('by_jsonb', 1000, 'doc');
+INSERT INTO by_jsonb VALUES ('1', '{"is": "number"}'), ('"1"', '{"is": "string"}');
+SELECT ttl_docs.read_document('by_jsonb', '"1"'::jsonb) -> 'is' AS string, ttl_docs.read_document('by_jsonb', '1'::jsonb) -> 'is' AS number;
+DROP TABLE by_jsonb;
+-- A type that is no string but casts to text by itself: PostgreSQL cannot choose.  A cast helps.
+SELECT try('SELECT ttl_docs.read_document(''c'', ''a''::"char")');
+SELECT ttl_docs.read_document('c', 'a'::"char"::text) -> 'id' AS id;
 DROP TABLE by_int, by_numeric, by_uuid, by_enum, by_pair, by_time;
 
 --
@@ -210,6 +241,11 @@ DROP TABLE plain, "My App"."it's", parted;
 DROP VIEW v;
 DROP SEQUENCE s;
 
+-- The I/O functions of ttl_interval have the properties of those of interval.
+SELECT p.proname FROM pg_proc AS p JOIN pg_proc AS c ON c.proname = p.prosrc AND c.pronamespace = 'pg_catalog'::regnamespace
+ WHERE p.pronamespace = 'ttl_docs_internal'::regnamespace
+   AND (p.provolatile, p.proparallel, p.proisstrict) IS DISTINCT FROM (c.provolatile, c.proparallel, c.proisstrict);
+
 --
 -- The name of a new collection: it needs quotes
 --
@@ -236,7 +272,8 @@ END $$;
 CREATE SCHEMA "my-app";
 SELECT create_as_hinted(name) FROM unnest(ARRAY['My Sessions', 'my-sessions', 'order', 'ORDER', 'Left', '1st', 'a$b', '$a', '', '  ', 'a.b.c.d', '.a', 'a.', 'a..b', 'it''s', 'a"b', '"unclosed', 'a;b', 'Sessions', ' sessions ',
     'public.order', 'Public . Sessions', 'public.my sessions', 'public.1st', 'my-app.sessions', 'my-app.my-sessions', '"my-app".my-sessions', '"My Sessions"', '"my-app"."a ""b"" c"', 'public."order"', '"a.b.c.d"',
-    'values', 'between', 'date', 'name', 'interval']) AS name;
+    'values', 'between', 'date', 'name', 'interval',
+    'public. my-sessions', ' "my-app" . my-sessions', ' my-app . my-sessions ', current_database() || '.public.my-sessions', 'public. ', '""', '"".a', 'a.""']) AS name;
 SELECT try('SELECT ttl_docs.create_collection(''otherdb.public.sessions'')');
 DROP SCHEMA "my-app", "My App";
 

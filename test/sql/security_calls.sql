@@ -86,7 +86,7 @@ SELECT n.nspname, p.proname
   JOIN pg_depend AS d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e'
   JOIN pg_extension AS e ON d.refclassid = 'pg_extension'::regclass AND d.refobjid = e.oid AND e.extname = 'ttl_docs'
  GROUP BY 1, 2
--- Each version of a function needs a call.
+-- There are as many calls as versions of a function.
 HAVING count(*) > (SELECT count(*) FROM sec_calls WHERE call ~ ('^\(?' || n.nspname || '\.' || p.proname || '\('));
 -- No function runs with the privileges of another user.
 SELECT p.oid::regprocedure FROM pg_proc AS p JOIN pg_depend AS d ON d.objid = p.oid AND d.classid = 'pg_proc'::regclass AND d.deptype = 'e'

@@ -11,7 +11,7 @@
 # A comment <!-- test: ... --> is SQL that a reader does not see: it moves the clock where the text
 # says that time has passed.
 #
-# Also: links lead somewhere.
+# Also: links lead somewhere, and the figures in README are those of bench/RESULTS.md.
 
 use strict;
 use warnings;
@@ -188,6 +188,25 @@ for my $file (@files, @other_files)
 		ok(-e $target && (!defined $anchor || has_anchor($target, $anchor)),
 			"$file: the link $link leads somewhere");
 	}
+}
+
+# ---- Figures ----
+
+# README has a table with a row for each comparison with a plain table.  It names every goal that was missed.
+my %readme = map { @$_ } sections_of('README.md');
+my @compared = first_table($readme{'What it costs'});
+my @measured = map { [ map { plain($_) } /\|([^|]*)(?=\|)/g ] } grep { /^\|/ } split /\n/, slurp_file('bench/RESULTS.md');
+cmp_ok(scalar @compared, '>', 5, 'README has figures');
+for my $row (@compared)
+{
+	my ($title, $shown) = @$row;
+	my ($result) = grep { $_->[0] eq $title && ($_->[1] // '') eq 'same table, no TTL' } @measured;
+	my ($ratio) = ($result->[4] // '') =~ /^([0-9.]+)/;
+	is($shown =~ /([0-9.]+)/ ? $1 : undef, $ratio, "README has the ratio of bench/RESULTS.md: $title");
+}
+for my $missed (grep { ($_->[6] // '') =~ /missed/ } @measured)
+{
+	like($readme{'What it costs'}, qr/\Q$missed->[0]\E/, "README names the goal that was missed: $missed->[0]");
 }
 
 $node->stop;

@@ -13,6 +13,8 @@ use File::Path qw(make_path);
 use File::Spec::Functions qw(canonpath);
 use IPC::Run;
 use JSON::PP;
+use lib 'test/perl';
+use Markdown;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
@@ -131,8 +133,7 @@ for my $version (sort keys %earlier)
 sub links_of
 {
 	my ($file) = @_;
-	my $text = slurp_file($file);
-	$text =~ s/^\s*```.*?^\s*```//msg;
+	my $text = without_blocks(slurp_file($file));
 	my @links = ($text =~ /\]\(([^)\s]+)\)/g, $text =~ /\b(?:src|href)="([^"]+)"/g);
 	return grep { !/^(?:[a-z]+:|#)/ } @links;
 }
