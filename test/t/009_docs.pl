@@ -206,7 +206,7 @@ for my $row (@compared)
 }
 for my $missed (grep { ($_->[6] // '') =~ /missed/ } @measured)
 {
-	like($readme{'What it costs'}, qr/\Q$missed->[0]\E/, "README names the goal that was missed: $missed->[0]");
+	like(plain($readme{'What it costs'}), qr/\Q$missed->[0]\E/, "README names the goal that was missed: $missed->[0]");
 }
 
 $node->stop;
