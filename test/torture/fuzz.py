@@ -50,7 +50,7 @@ SUSPICIOUS = ('42601', '42883', '42804', '42702', '42725', '42P02', '42P18', '42
 # Exceptions: core raises them for a name with too many dots, and adopt() for a column of
 # another type.
 HARMLESS = re.compile('improper (relation|qualified) name|table ".*" has more than one jsonb column'
-                      '|column ".*" of table ".*" (cannot hold documents|is of type|conflicts with)')
+                      '|column ".*" of table ".*" (cannot hold documents|does not contain timestamps|conflicts with)')
 
 FIXED = {'fixed.off': None, 'fixed.never': -1, 'fixed.day': 86400, 'fixed.longest': TTL_MAX}
 
