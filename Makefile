@@ -29,7 +29,7 @@ PG_CONFIG ?= pg_config
 OLDEST_PG = 15
 
 PGXS := $(shell $(PG_CONFIG) --pgxs 2>/dev/null)
-ifeq ($(wildcard $(PGXS)),)
+ifeq ($(and $(wildcard $(PGXS)),$(wildcard $(shell $(PG_CONFIG) --includedir-server 2>/dev/null)/postgres.h)),)
 $(error "$(PG_CONFIG)" finds no PostgreSQL development files. Install them (Debian: postgresql-server-dev-NN), or choose another PostgreSQL: make PG_CONFIG=/path/to/pg_config)
 endif
 

@@ -34,7 +34,7 @@ remove_demo() {
 		if pid=$(server_pid "$directory/data"); then
 			say "stopping the demo server, process $pid"
 			# a fast shutdown, which ends open sessions
-			as_server kill -INT "$pid"
+			signal_server INT "$pid"
 			for _ in {1..100}; do
 				server_pid "$directory/data" >/dev/null || break
 				sleep 0.1

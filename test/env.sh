@@ -68,6 +68,13 @@ as_server() {
 	"${SERVER_USER_PREFIX[@]}" "$@"
 }
 
+# Sends a signal to a process of the server's user.  The pid may come from a file of that user, so root
+# does not send it.  Without procps, there is no program kill.
+signal_server() {
+	# shellcheck disable=SC2016
+	as_server bash -c 'kill -s "$1" "$2"' - "$@"
+}
+
 # Succeeds if the server's user can write to a directory and run programs in it.  Others may
 # not enter root's TMPDIR, and /tmp may be mounted noexec.
 usable_by_server() {

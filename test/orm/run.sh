@@ -95,7 +95,7 @@ start_pool() {
 stop_pool() {
 	local pid
 	[[ -f $SCRATCH/pool/pgbouncer.pid ]] && read -r pid <"$SCRATCH/pool/pgbouncer.pid" || return 0
-	as_server kill -TERM "$pid" 2>/dev/null
+	signal_server TERM "$pid" 2>/dev/null
 }
 
 admin() {
