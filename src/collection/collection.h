@@ -42,6 +42,7 @@ extern void ttl_docs_forget_table_settings(Oid relid);
 /* open.c */
 extern void ttl_docs_require_writable(FunctionCallInfo fcinfo);
 extern Oid	ttl_docs_collection_arg(FunctionCallInfo fcinfo);
+extern Oid	ttl_docs_declared_arg_type(FunctionCallInfo fcinfo, int arg);
 extern Relation ttl_docs_open_collection(Oid relid, LOCKMODE lockmode,
 										 Collection *collection);
 pg_noreturn extern void ttl_docs_report_no_collection(Oid relid);

@@ -25,7 +25,8 @@
 PG_FUNCTION_INFO_V1(ttl_docs_create_collection);
 PG_FUNCTION_INFO_V1(ttl_docs_drop_collection);
 
-pg_noreturn static void report_existing(Oid relid, const RangeVar *name,
+pg_noreturn static void report_existing(Oid relid, const char *name,
+										const char *quoted,
 										const CollectionSettings *settings);
 static bool can_be_adopted(Oid relid);
 
@@ -54,15 +55,16 @@ ttl_docs_create_collection(PG_FUNCTION_ARGS)
 									 text_to_cstring(PG_GETARG_TEXT_PP(2)));
 	name = ttl_docs_parse_name(text_to_cstring(PG_GETARG_TEXT_PP(0)));
 
-	/* the schema that CREATE TABLE would choose, with the same checks */
+	/*
+	 * The schema that CREATE TABLE would choose, with the same checks.  This
+	 * refuses the name of another database, so the schema is enough.
+	 */
 	schema = RangeVarGetAndCheckCreationNamespace(name, NoLock, &existing);
 	if (name->schemaname == NULL)
 		name->schemaname = get_namespace_name(schema);
-	if (OidIsValid(existing))
-		report_existing(existing, name, &settings);
 	quoted = quote_qualified_identifier(name->schemaname, name->relname);
-	if (name->catalogname != NULL)
-		quoted = psprintf("%s.%s", quote_identifier(name->catalogname), quoted);
+	if (OidIsValid(existing))
+		report_existing(existing, name->relname, quoted, &settings);
 	ttl_docs_run_ddl("CREATE TABLE %s ("
 					 "id pg_catalog.text PRIMARY KEY DEFAULT pg_catalog.gen_random_uuid()::pg_catalog.text, "
 					 "doc pg_catalog.jsonb NOT NULL)", quoted);
@@ -80,22 +82,20 @@ ttl_docs_create_collection(PG_FUNCTION_ARGS)
  * it has no kind and no label, and the hint is to choose another name.
  */
 static void
-report_existing(Oid relid, const RangeVar *name,
+report_existing(Oid relid, const char *name, const char *quoted,
 				const CollectionSettings *settings)
 {
 	Collection	collection;
 	StringInfoData arguments;
 
 	initStringInfo(&arguments);
-	appendStringInfoString(&arguments,
-						   quote_literal_cstr(quote_qualified_identifier(name->schemaname,
-																		 name->relname)));
+	appendStringInfoString(&arguments, quote_literal_cstr(quoted));
 	if (settings->on)
 		appendStringInfo(&arguments, ", %d", settings->default_ttl);
 	if (ttl_docs_lookup_collection(relid, &collection) && collection.root == relid)
 		ereport(ERROR,
 				(errcode(ERRCODE_DUPLICATE_TABLE),
-				 errmsg("collection \"%s\" already exists", name->relname),
+				 errmsg("collection \"%s\" already exists", name),
 				 settings->on ?
 				 errhint("To change its DefaultTTL: SELECT ttl_docs.set_default_ttl(%s).",
 						 arguments.data) :
@@ -105,7 +105,7 @@ report_existing(Oid relid, const RangeVar *name,
 						 ttl_docs_indexing_name(settings->indexing));
 	ereport(ERROR,
 			(errcode(ERRCODE_DUPLICATE_TABLE),
-			 errmsg("relation \"%s\" already exists", name->relname),
+			 errmsg("relation \"%s\" already exists", name),
 			 can_be_adopted(relid) ?
 			 errhint("To make this table a collection: SELECT ttl_docs.adopt(%s).",
 					 arguments.data) :

@@ -22,7 +22,6 @@
 
 #include "collection/collection_internal.h"
 
-static Oid	declared_type(FunctionCallInfo fcinfo, int arg);
 static float8 seconds_of_interval(Datum interval);
 
 /*
@@ -34,6 +33,7 @@ bool
 ttl_docs_default_ttl_arg(FunctionCallInfo fcinfo, int arg, int32 *default_ttl)
 {
 	Datum		value = PG_GETARG_DATUM(arg);
+	Oid			type = ttl_docs_declared_arg_type(fcinfo, arg);
 	bool		is_interval = false;
 	float8		seconds;
 	Datum		text;
@@ -41,7 +41,7 @@ ttl_docs_default_ttl_arg(FunctionCallInfo fcinfo, int arg, int32 *default_ttl)
 	*default_ttl = TTL_NEVER;
 	if (PG_ARGISNULL(arg))
 		return false;
-	switch (declared_type(fcinfo, arg))
+	switch (type)
 	{
 		case INT4OID:
 			seconds = DatumGetInt32(value);
@@ -52,6 +52,7 @@ ttl_docs_default_ttl_arg(FunctionCallInfo fcinfo, int arg, int32 *default_ttl)
 			text = DirectFunctionCall1(float8out, value);
 			break;
 		default:				/* ttl_interval, stored as an interval */
+			Assert(get_typlen(type) == sizeof(Interval));
 			is_interval = true;
 			seconds = seconds_of_interval(value);
 			text = DirectFunctionCall1(interval_out, value);
@@ -70,23 +71,6 @@ ttl_docs_default_ttl_arg(FunctionCallInfo fcinfo, int arg, int32 *default_ttl)
 						 TTL_MAX)));
 	*default_ttl = (int32) seconds;
 	return true;
-}
-
-/*
- * Returns the type of an argument in the SQL declaration of the function.
- * Not the type of the expression in the call: a call from C has none.
- */
-static Oid
-declared_type(FunctionCallInfo fcinfo, int arg)
-{
-	Oid		   *types;
-	int			count;
-
-	get_func_signature(fcinfo->flinfo->fn_oid, &types, &count);
-	Assert(arg < count);
-	Assert(types[arg] == INT4OID || types[arg] == FLOAT8OID ||
-		   get_typlen(types[arg]) == sizeof(Interval));
-	return types[arg];
 }
 
 /*

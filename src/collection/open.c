@@ -55,6 +55,22 @@ ttl_docs_collection_arg(FunctionCallInfo fcinfo)
 }
 
 /*
+ * Returns the type of an argument in the SQL declaration of the function.
+ * Unlike the type of the expression in the call, it is always known: a call
+ * from C has no expression.
+ */
+Oid
+ttl_docs_declared_arg_type(FunctionCallInfo fcinfo, int arg)
+{
+	Oid		   *types;
+	int			count;
+
+	get_func_signature(fcinfo->flinfo->fn_oid, &types, &count);
+	Assert(arg < count);
+	return types[arg];
+}
+
+/*
  * Opens a table for a change that only its owner may make.  Checks the right
  * before it takes the lock.
  */

@@ -236,18 +236,12 @@ id_arg_type(FunctionCallInfo fcinfo, int arg)
 	if (type == TEXTOID)		/* the usual case, without a lookup */
 		return type;
 	if (!OidIsValid(type))
-	{
-		Oid		   *types;
-		int			count;
-
-		get_func_signature(fcinfo->flinfo->fn_oid, &types, &count);
-		type = types[arg];
-		if (IsPolymorphicType(type))
-			ereport(ERROR,
-					(errcode(ERRCODE_INDETERMINATE_DATATYPE),
-					 errmsg("could not determine the data type of the id"),
-					 errhint("Pass the id as text.")));
-	}
+		type = ttl_docs_declared_arg_type(fcinfo, arg);
+	if (IsPolymorphicType(type))
+		ereport(ERROR,
+				(errcode(ERRCODE_INDETERMINATE_DATATYPE),
+				 errmsg("could not determine the data type of the id"),
+				 errhint("Pass the id as text.")));
 	return getBaseType(type);
 }
 
