@@ -190,6 +190,12 @@ SELECT ttl_docs.read_document('by_time', timestamptz '2026-01-01 12:00+05:30') -
 SELECT ttl_docs.delete_document('by_float', 0.1::float8 + 0.2::float8), ttl_docs.delete_document('by_time', timestamptz '2026-01-01 12:00+05:30');
 SELECT doc FROM by_float UNION ALL SELECT doc FROM by_time WHERE doc ? 'in';
 SELECT current_setting('datestyle'), current_setting('extra_float_digits');
+-- A key of type text has one spelling of each value, whatever the session has set.
+SET intervalstyle = 'iso_8601';
+INSERT INTO c VALUES ('2026-02-01', '{}'), ('0.30000000000000004', '{}'), ('1 day 02:00:00', '{}');
+SELECT ttl_docs.read_document('c', date '2026-02-01') -> 'id' AS date, ttl_docs.read_document('c', 0.1::float8 + 0.2::float8) -> 'id' AS float8, ttl_docs.read_document('c', interval '26 hours' - interval '24 hours' + interval '1 day') -> 'id' AS interval;
+DELETE FROM c WHERE id IN ('2026-02-01', '0.30000000000000004', '1 day 02:00:00');
+RESET intervalstyle;
 RESET extra_float_digits;
 RESET timezone;
 RESET datestyle;
