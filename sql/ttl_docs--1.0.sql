@@ -429,6 +429,13 @@ AS 'MODULE_PATHNAME', 'ttl_docs_collection_stats';
 COMMENT ON FUNCTION ttl_docs_internal.collection_stats(regclass) IS
 'internal: get a row of the view stat_collections';
 
+CREATE FUNCTION ttl_docs_internal.node_clock()
+RETURNS bigint
+LANGUAGE C VOLATILE PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'ttl_docs_node_clock';
+COMMENT ON FUNCTION ttl_docs_internal.node_clock() IS
+'internal: the clock of this node of Citus, in microseconds';
+
 --
 -- Internal functions, and document_ttl(), which users may call, too
 --

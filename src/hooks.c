@@ -17,13 +17,16 @@
  *	2. write/copy_from.c refuses COPY FROM if a collection has no trigger.
  *	3. access/copy_to.c turns COPY collection TO into COPY (query) TO.
  *	4. access/instant.c chooses the instant of the command.
- *	5. collection/ddl_notes.c raises an error if it can refuse the command
+ *	5. citus/convert.c prepares collections that Citus may convert in the command.
+ *	6. collection/ddl_notes.c raises an error if it can refuse the command
  *	   already.  Otherwise it begins to record what the command does.
- *	6. The command runs: in the next hook if there is one, otherwise in
+ *	7. The command runs: in the next hook if there is one, otherwise in
  *	   write/copy_from.c if possible, otherwise in core.
- *	7. collection/ddl_review.c reads the recorded notes, and may refuse the
+ *	8. collection/ddl_review.c reads the recorded notes, and may refuse the
  *	   command.
- *	8. If the command succeeds, access/instant.c and purge/database_commands.c finish
+ *	9. citus/follow.c follows the label of a Citus table, and citus/convert.c
+ *	   completes conversions.
+ *	10. If the command succeeds, access/instant.c and purge/database_commands.c finish
  *	   their work for it.
  *
  * On ERROR in any step, the steps that have begun are ended in reverse order:
@@ -73,6 +76,7 @@
 #include "utils/syscache.h"
 
 #include "access/access.h"
+#include "citus/actions.h"
 #include "collection/collection.h"
 #include "document/document.h"
 #include "purge/purge.h"
@@ -256,6 +260,8 @@ process_utility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
 	volatile bool concerns_purge = false;
 	volatile bool has_instant = false;
 	volatile bool takes_notes = false;
+	List	   *volatile converted = NIL;
+	SentLabel	sent;
 
 	if (ttl_docs_guard != NULL && IsA(pstmt->utilityStmt, VariableSetStmt))
 		ttl_docs_refuse_guarded_setting();
@@ -268,6 +274,11 @@ process_utility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
 		command = ttl_docs_copy_as_query(pstmt);
 		ttl_docs_begin_utility(command->utilityStmt, context);
 		has_instant = true;
+		converted = ttl_docs_begin_conversion_by(command->utilityStmt);
+		if (converted != NIL)
+			ttl_docs_conversions++;
+		if (IsA(command->utilityStmt, SecLabelStmt))
+			(void) ttl_docs_take_sent_label(&sent); /* of a command that failed */
 		takes_notes = ttl_docs_begin_notes(command->utilityStmt, context);
 
 		if (next_ProcessUtility)
@@ -284,6 +295,10 @@ process_utility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
 			ttl_docs_stop_validation();
 			ttl_docs_review_notes();
 		}
+		if (IsA(command->utilityStmt, SecLabelStmt) && ttl_docs_take_sent_label(&sent))
+			ttl_docs_follow_label(&sent);
+		if (converted != NIL)
+			ttl_docs_end_conversion(converted);
 		ttl_docs_utility_has_run();
 		if (concerns_purge)
 			ttl_docs_purge_command_has_run(pstmt->utilityStmt);
@@ -292,6 +307,8 @@ process_utility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
 	{
 		if (takes_notes)
 			ttl_docs_end_notes();
+		if (converted != NIL)
+			ttl_docs_conversions--;
 		if (has_instant)
 			ttl_docs_end_utility();
 		if (concerns_purge)
@@ -334,7 +351,7 @@ static bool
 needs_fmgr(Oid function)
 {
 	return (next_needs_fmgr && next_needs_fmgr(function)) ||
-		ttl_docs_is_citus_converter(function);
+		ttl_docs_is_citus_function(function);
 }
 
 static void
@@ -343,7 +360,7 @@ call_function(FmgrHookEventType event, FmgrInfo *flinfo, Datum *private_data)
 	if (next_fmgr)
 		next_fmgr(event, flinfo, private_data);
 	if (event == FHET_START)
-		ttl_docs_refuse_citus_call(flinfo);
+		ttl_docs_intercept_citus_call(flinfo);
 }
 
 /* ---- Caches and transactions ---- */
@@ -390,6 +407,8 @@ transaction_ends(XactEvent event, void *arg)
 			break;
 	}
 	ttl_docs_forget_transaction();
+	if (ttl_docs_end_turns & TURN_OF_CITUS)
+		ttl_docs_forget_lock();
 	ttl_docs_end_turns = 0;
 }
 
@@ -401,5 +420,8 @@ subtransaction_ends(SubXactEvent event, SubTransactionId mySubid,
 	if (ttl_docs_end_turns & TURN_OF_PURGE)
 		ttl_docs_follow_subtransaction(event, mySubid, parentSubid);
 	if (event == SUBXACT_EVENT_ABORT_SUB)
+	{
 		ttl_docs_note_transaction_snapshot();
+		ttl_docs_forget_lock();
+	}
 }

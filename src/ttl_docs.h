@@ -89,6 +89,11 @@ typedef struct CollectionSettings
 								 * DT_NOBEGIN = none */
 	bool		purge_subscribed;	/* purge even if a subscription writes to
 									 * the table */
+	bool		citus;			/* the table is a shell or shard of Citus */
+	bool		changing;		/* only in the text of a label: the sender is about
+								 * to change the settings, and needs locks */
+	bool		filling;		/* only in the text of a label: Citus fills the
+								 * table in the transaction that wrote it */
 	Oid			origin_database;	/* database where the label was written */
 	Oid			origin_relation;	/* table that the label was written for */
 } CollectionSettings;
@@ -130,7 +135,8 @@ typedef enum EndTurn
 {
 	TURN_OF_COLLECTION = 1 << 0,
 	TURN_OF_PURGE = 1 << 1,
-	TURN_OF_DOCUMENT = 1 << 2
+	TURN_OF_DOCUMENT = 1 << 2,
+	TURN_OF_CITUS = 1 << 3
 } EndTurn;
 extern int	ttl_docs_end_turns;
 

@@ -22,7 +22,10 @@ BELOW = {
     "write": ["core", "collection", "access"],
     "purge": ["core", "collection", "access", "write"],
     "document": ["core", "collection", "access", "write", "purge"],
+    "citus": ["core", "collection", "access", "write", "purge"],
 }
+QUESTIONS = "citus/citus.h"
+MAY_ASK = ["collection", "access", "write", "purge", "document"]
 NOTIFY = "purge/notify.h"
 MAY_NOTIFY = ["collection", "access", "write"]
 VOCABULARY = ["ttl_docs.h", "compat.h"]
@@ -42,6 +45,8 @@ def may_include(file, header):
     if header in VOCABULARY or of_part == part:
         return True
     if header == NOTIFY and part in MAY_NOTIFY:
+        return True
+    if header == QUESTIONS and part in MAY_ASK:
         return True
     return of_part in BELOW[part] and name == of_part + ".h"
 

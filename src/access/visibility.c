@@ -23,6 +23,8 @@
  * - the owner of the table or a superuser with row_security = off, in SELECT
  *   and COPY TO, so that a backup is complete (collection/backup.c);
  * - pg_repack when it copies the table (pg_repack.c);
+ * - Citus when it moves, splits or converts the table (citus/calls.c,
+ *   citus/convert.c);
  * - ALTER TABLE when it checks existing rows against a foreign key, but only
  *   the expired parents (foreign_key.c);
  * - actions of foreign keys.  Another session may be renewing an expired
@@ -196,6 +198,11 @@ sees_expired(const LiveQuery *query, Oid collection, bool is_parent)
 	if (query->repacked == collection && OidIsValid(collection))
 		return true;
 	command = query->stmt->commandType;
+	if (command == CMD_SELECT && OidIsValid(collection) &&
+		ttl_docs_copied_shard == collection)
+		return true;
+	if ((command == CMD_SELECT || command == CMD_INSERT) && ttl_docs_is_filling(collection))
+		return true;
 	if (ttl_docs_show_expired && (command == CMD_SELECT || command == CMD_INSERT))
 		return true;
 	return command == CMD_SELECT && query->stmt->rowMarks == NIL &&

@@ -63,6 +63,7 @@ static char *first_stamp_expression(Relation rel, const char *last_modified,
 static void add_system_columns(Oid relid, const CollectionSettings *settings,
 							   const char *stamp, bool stamp_is_computed,
 							   PresentColumns present);
+static void require_not_null(Oid relid);
 static void set_not_null_as_owner(Oid relid);
 
 /*
@@ -127,6 +128,9 @@ ttl_docs_adopt_table(Oid relid, CollectionSettings *settings,
 	char	   *stamp;
 
 	ttl_docs_lock_tree(relid, AccessExclusiveLock);
+	settings->citus = ttl_docs_is_shell(relid);
+	if (settings->citus)
+		ttl_docs_lock_on_all_nodes(relid, AccessExclusiveLock);
 	ttl_docs_require_no_pending_detach(relid);
 	if (ttl_docs_lookup_collection(relid, &collection) && collection.root == relid &&
 		!ttl_docs_has_trigger(relid))
@@ -171,9 +175,10 @@ ttl_docs_adopt_table(Oid relid, CollectionSettings *settings,
 		ttl_docs_refuse_lossy_replication(rel);
 	table_close(rel, NoLock);
 
-	ttl_docs_create_trigger(relid);
+	ttl_docs_create_trigger(relid, settings->citus);
 	add_system_columns(relid, settings, stamp, last_modified != NULL, present);
-	if (present.ttl || present.slot)
+	/* on Citus, each node recomputes its shards when the label arrives */
+	if ((present.ttl || present.slot) && !settings->citus)
 		recompute_tree(relid, settings);
 	ttl_docs_create_purge_index(relid, settings->indexing);
 
@@ -196,8 +201,9 @@ ttl_docs_adopt_table(Oid relid, CollectionSettings *settings,
 static void
 complete_collection(Oid relid, const CollectionSettings *settings)
 {
-	recompute_tree(relid, settings);
-	ttl_docs_create_trigger(relid);
+	if (!settings->citus)
+		recompute_tree(relid, settings);
+	ttl_docs_create_trigger(relid, settings->citus);
 	ttl_docs_create_purge_index(relid, settings->indexing);
 }
 
@@ -293,9 +299,10 @@ add_system_columns(Oid relid, const CollectionSettings *settings,
 		ttl_docs_run_ddl("ALTER TABLE %s %s", table, add.data + 2);
 	if (fill.len > 0)
 		ttl_docs_run_ddl("ALTER TABLE %s %s", table, fill.data + 2);
-	ttl_docs_run_ddl("ALTER TABLE %s ALTER COLUMN %s SET DEFAULT pg_catalog.clock_timestamp()",
-					 table, TTL_DOCS_TS_COLUMN);
-	if (present.ts)
+	ttl_docs_set_ts_default(relid, settings->citus);
+	if (present.ts && settings->citus)
+		require_not_null(relid);
+	else if (present.ts)
 		set_not_null_as_owner(relid);
 	ttl_docs_run_ddl("COMMENT ON COLUMN %s.%s IS 'ttl_docs: when the document was last written'",
 					 table, TTL_DOCS_TS_COLUMN);
@@ -303,6 +310,42 @@ add_system_columns(Oid relid, const CollectionSettings *settings,
 					 table, TTL_DOCS_TTL_COLUMN);
 	ttl_docs_run_ddl("COMMENT ON COLUMN %s.%s IS 'ttl_docs: internal, position in the purge index'",
 					 table, TTL_DOCS_SLOT_COLUMN);
+}
+
+/*
+ * Sets the default of _ts.  The trigger replaces every value of _ts, so the
+ * default is only needed because the column is NOT NULL.  If Citus manages the
+ * table, the default is a constant: Citus does not send a statement to the
+ * shards as a whole if it contains a volatile function.
+ */
+void
+ttl_docs_set_ts_default(Oid relid, bool constant)
+{
+	ttl_docs_run_ddl("ALTER TABLE %s ALTER COLUMN %s SET DEFAULT %s",
+					 ttl_docs_quoted_name(relid), TTL_DOCS_TS_COLUMN,
+					 constant ? "'1970-01-01 00:00:00+00'::pg_catalog.timestamptz" :
+					 "pg_catalog.clock_timestamp()");
+}
+
+/*
+ * Raises an error if the column _ts of a shell can be NULL.  We do not run SET
+ * NOT NULL there: on the other nodes, it would run functions that the owner
+ * chose, as the caller (see set_not_null_as_owner()).
+ */
+static void
+require_not_null(Oid relid)
+{
+	Relation	rel = table_open(relid, NoLock);
+	AttrNumber	ts = get_attnum(relid, TTL_DOCS_TS_COLUMN);
+
+	if (!TupleDescAttr(RelationGetDescr(rel), ts - 1)->attnotnull)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("column \"%s\" of Citus table \"%s\" must be NOT NULL",
+						TTL_DOCS_TS_COLUMN, RelationGetRelationName(rel)),
+				 errhint("As the owner of the table, run ALTER TABLE %s ALTER COLUMN %s SET NOT NULL.",
+						 ttl_docs_quoted_name(relid), TTL_DOCS_TS_COLUMN)));
+	table_close(rel, NoLock);
 }
 
 /*

@@ -13,8 +13,10 @@
 #include "access/table.h"
 #include "catalog/catalog.h"
 #include "catalog/partition.h"
+#include "catalog/pg_am.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
+#include "commands/defrem.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
@@ -22,6 +24,8 @@
 
 #include "collection/collection_internal.h"
 
+static void require_heap(Relation rel);
+static void require_suitable_citus_table(Relation rel);
 static void require_no_inheritance(Relation rel);
 static void require_suitable_partitions(Relation rel);
 
@@ -52,9 +56,74 @@ ttl_docs_require_adoptable(Relation rel)
 				 errmsg("temporary table \"%s\" cannot be a collection",
 						RelationGetRelationName(rel)),
 				 errhint("Use a plain or an unlogged table.")));
-	ttl_docs_refuse_citus_table(rel);
+	require_heap(rel);
+	require_suitable_citus_table(rel);
 	require_no_inheritance(rel);
 	require_suitable_partitions(rel);
+}
+
+/*
+ * Raises an error unless the rows are in a heap.  Other table access methods,
+ * such as columnar, cannot delete or lock single rows.
+ */
+static void
+require_heap(Relation rel)
+{
+	if (rel->rd_rel->relkind == RELKIND_RELATION &&
+		rel->rd_rel->relam != HEAP_TABLE_AM_OID)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("table \"%s\" cannot be part of a collection because its access method is \"%s\"",
+						RelationGetRelationName(rel), get_am_name(rel->rd_rel->relam)),
+				 errdetail("The purge deletes single rows, and other access methods than \"heap\" may not support that."),
+				 errhint("Use a table with the access method \"heap\".")));
+}
+
+/*
+ * Raises an error if Citus keeps several copies of each row, because each
+ * copy would have its own _ts.  Also refuses a shard: its settings are those
+ * of the distributed table.
+ */
+static void
+require_suitable_citus_table(Relation rel)
+{
+	Oid			relid = RelationGetRelid(rel);
+	CitusKind	kind = ttl_docs_citus_kind(relid);
+	Oid			shell;
+	int64		shard;
+
+	if (kind == CITUS_REPLICATED)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("replicated Citus table \"%s\" cannot be a collection",
+						RelationGetRelationName(rel)),
+				 errdetail("Citus stores several copies of each row of a reference table, or of a table with citus.shard_replication_factor > 1. Each copy would get its own \"%s\", and would expire at another time.",
+						   TTL_DOCS_TS_COLUMN),
+				 errhint("Use a distributed table with one copy of each row.")));
+	if (kind == CITUS_SHELL)
+		ttl_docs_require_supported_citus();
+	if (ttl_docs_label_comes_from_citus())
+		return;
+	shell = ttl_docs_shell_of_shard(relid, &shard);
+	if (OidIsValid(shell))
+		ereport(ERROR,
+				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+				 errmsg("\"%s\" is a shard of the Citus table \"%s\"",
+						RelationGetRelationName(rel), get_rel_name(shell)),
+				 errhint("Call the function for \"%s\", on the coordinator.",
+						 get_rel_name(shell))));
+}
+
+/* Raises an error: Citus manages a partitioned table or a partition, not both. */
+void
+ttl_docs_report_mixed_partition(Oid parent, Oid child)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+			 errmsg("\"%s\" cannot be a partition of the collection \"%s\" because Citus manages only one of them",
+					get_rel_name(child), get_rel_name(parent)),
+			 errhint("Make both plain tables with undistribute_table(), or distribute \"%s\" with its partitions.",
+					 get_rel_name(parent))));
 }
 
 /*
@@ -111,7 +180,10 @@ require_suitable_partitions(Relation rel)
 							RelationGetRelationName(rel),
 							RelationGetRelationName(part)),
 					 errhint("Detach the foreign table first with ALTER TABLE ... DETACH PARTITION.")));
-		ttl_docs_refuse_citus_table(part);
+		require_heap(part);
+		if (ttl_docs_citus_kind(RelationGetRelid(part)) !=
+			ttl_docs_citus_kind(RelationGetRelid(rel)))
+			ttl_docs_report_mixed_partition(RelationGetRelid(rel), RelationGetRelid(part));
 		ttl_docs_refuse_system_column_in_key(part);
 		table_close(part, NoLock);
 	}

@@ -71,6 +71,7 @@ typedef struct CacheEntry
 	bool		has_partitions;
 	Collection	collection;
 	TransactionId label_writer; /* wrote the label, if has_own_label */
+	bool		is_filling;		/* does the label say that Citus fills it? */
 	Oid			parent;			/* of a partition */
 	TransactionId link_writer;	/* attached the partition to its parent */
 } CacheEntry;
@@ -135,6 +136,22 @@ ttl_docs_has_own_label(Oid relid)
 	CacheEntry *entry = lookup(relid);
 
 	return entry != NULL && entry->has_own_label;
+}
+
+/*
+ * Does Citus convert the table in this transaction?  Then it copies rows with
+ * their stamps, expired ones too.  The flag in the label counts only for the
+ * transaction that wrote it.
+ */
+bool
+ttl_docs_is_filling(Oid relid)
+{
+	CacheEntry *entry = lookup(relid);
+
+	if (entry != NULL && entry->is_collection && !entry->has_own_label)
+		entry = lookup(entry->collection.root);
+	return entry != NULL && entry->is_filling &&
+		TransactionIdIsCurrentTransactionId(entry->label_writer);
 }
 
 /*
@@ -342,6 +359,10 @@ load(Oid relid, CacheEntry *entry)
 	{
 		entry->is_collection = entry->has_own_label = true;
 		entry->collection.root = relid;
+		/* whoever writes the settings again must not write these flags */
+		entry->is_filling = entry->collection.settings.filling;
+		entry->collection.settings.filling = false;
+		entry->collection.settings.changing = false;
 	}
 
 	if (entry->is_collection)

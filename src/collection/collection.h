@@ -15,12 +15,24 @@
 #include "utils/rls.h"
 #include "utils/snapshot.h"
 
+#include "citus/citus.h"
 #include "core/core.h"
 
 /* label.c */
 extern void ttl_docs_label_init(void);
 extern List *ttl_docs_all_collections(void);
 extern void ttl_docs_write_label(Oid relid, const CollectionSettings *settings);
+extern bool ttl_docs_read_label(Oid relid, CollectionSettings *settings);
+extern void ttl_docs_set_label(Oid relid, const CollectionSettings *settings);
+
+/* A label that Citus, or ttl_docs_write_label(), has sent to this node */
+typedef struct SentLabel
+{
+	Oid			relid;			/* InvalidOid if there is none */
+	bool		was_collection;
+	CollectionSettings before;	/* settings until now, if was_collection */
+} SentLabel;
+extern bool ttl_docs_take_sent_label(SentLabel *sent);
 
 
 /* Has this transaction written the label of a collection? */
@@ -34,12 +46,26 @@ ttl_docs_changed_collections(void)
 extern void ttl_docs_cache_init(void);
 extern bool ttl_docs_lookup_collection(Oid relid, Collection *collection);
 extern bool ttl_docs_has_own_label(Oid relid);
+extern bool ttl_docs_is_filling(Oid relid);
 extern bool ttl_docs_settings_at(Oid root, Snapshot snapshot, bool use_cache,
 								 CollectionSettings *settings);
 extern bool ttl_docs_is_seen_by(Oid relid, Snapshot snapshot);
 extern void ttl_docs_forget_table_settings(Oid relid);
 
+/* adoptable.c */
+extern void ttl_docs_require_adoptable(Relation rel);
+
+/* adopt.c */
+extern void ttl_docs_set_ts_default(Oid relid, bool constant);
+
+/* recompute.c */
+extern void ttl_docs_recompute_rows(Oid relid, const Collection *collection);
+
+/* release.c */
+extern void ttl_docs_delete_all_expired(Oid relid);
+
 /* open.c */
+extern void ttl_docs_lock_tree(Oid relid, LOCKMODE lockmode);
 extern void ttl_docs_require_writable(FunctionCallInfo fcinfo);
 extern Oid	ttl_docs_collection_arg(FunctionCallInfo fcinfo);
 extern Oid	ttl_docs_declared_arg_type(FunctionCallInfo fcinfo, int arg);
@@ -55,6 +81,10 @@ extern Oid	ttl_docs_purge_index(Relation rel, IndexingMode indexing);
 
 /* trigger_setup.c */
 extern Oid	ttl_docs_trigger_function(void);
+extern bool ttl_docs_has_trigger(Oid relid);
+extern void ttl_docs_create_trigger(Oid relid, bool hidden);
+extern void ttl_docs_hide_trigger(Oid relid, bool hidden);
+extern void ttl_docs_drop_trigger(Oid relid);
 extern void ttl_docs_require_trigger(Oid relid, const Collection *collection);
 
 /* backup.c */
@@ -92,9 +122,5 @@ extern void ttl_docs_review_notes(void);
 extern void ttl_docs_end_notes(void);
 extern void ttl_docs_note_object_access(ObjectAccessType access, Oid classId,
 										Oid objectId, int subId, void *arg);
-
-/* citus.c, for hooks.c */
-extern bool ttl_docs_is_citus_converter(Oid function);
-extern void ttl_docs_refuse_citus_call(FmgrInfo *flinfo);
 
 #endif							/* TTL_DOCS_COLLECTION_H */

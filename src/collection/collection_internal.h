@@ -15,11 +15,9 @@
 #include "purge/notify.h"
 
 /* label.c */
-extern bool ttl_docs_read_label(Oid relid, CollectionSettings *settings);
 extern bool ttl_docs_read_label_at(Oid relid, Snapshot snapshot,
 								   CollectionSettings *settings,
 								   TransactionId *writer);
-extern void ttl_docs_set_label(Oid relid, const CollectionSettings *settings);
 extern int	ttl_docs_remove_all_labels(void);
 
 /* label_json.c */
@@ -38,7 +36,6 @@ extern void ttl_docs_require_no_pending_detach(Oid relid);
 
 /* open.c */
 extern Relation ttl_docs_open_owned(Oid relid, LOCKMODE lockmode);
-extern void ttl_docs_lock_tree(Oid relid, LOCKMODE lockmode);
 extern void ttl_docs_require_unused(Relation rel, const char *action);
 extern Relation ttl_docs_open_unused(Oid relid, LOCKMODE lockmode,
 									 const char *action, Collection *collection);
@@ -47,8 +44,8 @@ extern Relation ttl_docs_open_unused(Oid relid, LOCKMODE lockmode,
 extern RangeVar *ttl_docs_parse_name(const char *name);
 
 /* adoptable.c */
-extern void ttl_docs_require_adoptable(Relation rel);
 extern void ttl_docs_refuse_system_column_in_key(Relation rel);
+pg_noreturn extern void ttl_docs_report_mixed_partition(Oid parent, Oid child);
 extern AttrNumber ttl_docs_find_system_column(Relation rel, const char *name,
 											  Oid type);
 
@@ -59,9 +56,6 @@ extern void ttl_docs_create_purge_index(Oid relid, IndexingMode indexing);
 extern void ttl_docs_drop_purge_index(Oid relid, IndexingMode indexing);
 
 /* trigger_setup.c */
-extern bool ttl_docs_has_trigger(Oid relid);
-extern void ttl_docs_create_trigger(Oid relid);
-extern void ttl_docs_drop_trigger(Oid relid);
 extern bool ttl_docs_fetch_trigger(Oid trigger, Snapshot snapshot,
 								   FormData_pg_trigger *form);
 extern void ttl_docs_require_last_trigger(Relation rel);
@@ -104,9 +98,6 @@ extern void ttl_docs_require_last_modified(Relation rel, const char *last_modifi
 extern int64 ttl_docs_warn_on_adopt(Oid relid, const CollectionSettings *settings,
 									bool has_old_stamps);
 extern void ttl_docs_warn_of_chosen_column(Oid relid, const char *doc_column);
-
-/* recompute.c */
-extern void ttl_docs_recompute_rows(Oid relid, const Collection *collection);
 
 /* replication.c */
 extern void ttl_docs_refuse_lossy_replication(Relation rel);
@@ -175,11 +166,5 @@ typedef struct AttachedCollection
 extern void ttl_docs_prepare_attach(Node *parsetree, AttachedCollection *attached);
 extern void ttl_docs_require_attached(const AttachedCollection *attached);
 extern void ttl_docs_review_link(Note *note, bool may_have_rows);
-
-/* citus.c */
-extern void ttl_docs_refuse_citus_table(Relation rel);
-extern void ttl_docs_refuse_citus_attach(Oid parent, Oid child);
-extern void ttl_docs_refuse_citus_trigger(Oid trigger);
-extern void ttl_docs_refuse_citus_rename(Oid relid, const char *trigger);
 
 #endif							/* TTL_DOCS_COLLECTION_INTERNAL_H */

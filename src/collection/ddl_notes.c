@@ -126,10 +126,6 @@ void
 ttl_docs_note_object_access(ObjectAccessType access, Oid classId, Oid objectId,
 							int subId, void *arg)
 {
-	/* Citus creates triggers without a utility command */
-	if (access == OAT_POST_CREATE && classId == TriggerRelationId)
-		ttl_docs_refuse_citus_trigger(objectId);
-
 	if (notebook == NULL)
 		return;
 	if (classId == RelationRelationId)
@@ -270,6 +266,8 @@ note_link(Oid child, Oid parent)
 		if (before.settings.origin_database == MyDatabaseId &&
 			before.settings.origin_relation == before.root)
 			before.settings.origin_relation = child;
+		/* Citus detaches partitions before it converts them */
+		before.settings.filling = ttl_docs_is_filling(parent);
 		ttl_docs_set_label(child, &before.settings);
 	}
 }

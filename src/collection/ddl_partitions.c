@@ -78,7 +78,6 @@ ttl_docs_prepare_attach(Node *parsetree, AttachedCollection *attached)
 	child = RangeVarGetRelid(child_name, NoLock, true);
 	if (!OidIsValid(parent) || !OidIsValid(child))
 		return;
-	ttl_docs_refuse_citus_attach(parent, child);
 	/* without the rights, take no lock: core will raise the error */
 	if (!ttl_docs_lookup_collection(parent, &into) ||
 		!compat_table_ownercheck(parent, GetUserId()) ||
@@ -240,11 +239,15 @@ ttl_docs_review_link(Note *note, bool may_have_rows)
  * yet, and the rows that pg_upgrade will add were correct on the old server.
  * Also, the owners of the tables could not run a query that uses our
  * functions, because pg_upgrade restores their rights at its end.
+ *
+ * The shell of a Citus table has no rows.  Citus attaches the shards, too, and
+ * their nodes call this function for them.
  */
 static void
 review_new_partition(Oid relid, const Collection *collection)
 {
 	List	   *tables = find_all_inheritors(relid, AccessExclusiveLock, NULL);
+	bool		is_shell = ttl_docs_is_shell(relid);
 	ListCell   *lc;
 
 	foreach(lc, tables)
@@ -267,13 +270,18 @@ review_new_partition(Oid relid, const Collection *collection)
 		if (!ttl_docs_lookup_collection(lfirst_oid(lc), &member))
 			continue;
 		ttl_docs_require_columns(lfirst_oid(lc), &member);
-		if (!IsBinaryUpgrade)
+		if (ttl_docs_is_shell(lfirst_oid(lc)) != ttl_docs_is_shell(collection->root))
+			ttl_docs_report_mixed_partition(collection->root, lfirst_oid(lc));
+		if (!IsBinaryUpgrade && !is_shell)
 			ttl_docs_recompute_rows(lfirst_oid(lc), &member);
 	}
 	list_free(tables);
 	ttl_docs_write_label(relid, &collection->settings);
 	ttl_docs_announce_change(collection->root);
-	if (collection->settings.on && !IsBinaryUpgrade)
+	/* core does not copy a hidden trigger of the parent */
+	if (collection->settings.citus)
+		ttl_docs_create_trigger(relid, true);
+	if (collection->settings.on && !IsBinaryUpgrade && !is_shell)
 		ttl_docs_refuse_invalid_ttl(relid, NameStr(collection->settings.doc_column),
 									psprintf("%s OPERATOR(pg_catalog.=) %d",
 											 TTL_DOCS_TTL_COLUMN, TTL_INVALID));
@@ -355,16 +363,19 @@ static void
 review_detached_partition(Oid relid)
 {
 	Relation	rel = try_table_open(relid, ShareRowExclusiveLock);
+	Collection	collection;
+	bool		is_citus;
 	Oid			user;
 	int			sec_context;
 
 	if (rel == NULL)
 		return;
+	is_citus = ttl_docs_lookup_collection(relid, &collection) && collection.settings.citus;
 	GetUserIdAndSecContext(&user, &sec_context);
 	SetUserIdAndSecContext(rel->rd_rel->relowner,
 						   sec_context | SECURITY_RESTRICTED_OPERATION);
 	if (!ttl_docs_has_trigger(relid))
-		ttl_docs_create_trigger(relid);
+		ttl_docs_create_trigger(relid, is_citus);
 	SetUserIdAndSecContext(user, sec_context);
 	table_close(rel, NoLock);
 }

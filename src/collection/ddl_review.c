@@ -124,6 +124,11 @@ review_dropped_extension(void)
  * So we clear the OID of the table.  pg_upgrade keeps OIDs on purpose, and
  * after pg_upgrade the purge continues.  Existing partitions get copies of the
  * label.
+ *
+ * A dump of a Citus table has the label, but not the hidden trigger.
+ * pg_upgrade also brings the catalogs of Citus, so the trigger is created as a
+ * hidden one.  Otherwise the table is not a Citus table any more: a restore
+ * creates plain tables.
  */
 static void
 review_restored(Oid relid)
@@ -135,6 +140,15 @@ review_restored(Oid relid)
 	if (!IsBinaryUpgrade && settings.origin_database == MyDatabaseId &&
 		settings.origin_relation == relid)
 		settings.origin_relation = InvalidOid;
+	if (settings.citus && IsBinaryUpgrade)
+		ttl_docs_create_trigger(relid, true);
+	else if (settings.citus)
+	{
+		settings.citus = false;
+		ttl_docs_set_ts_default(relid, false);
+		ttl_docs_create_trigger(relid, false);
+	}
+	settings.filling = settings.changing = false;
 	ttl_docs_write_label(relid, &settings);
 }
 
@@ -191,14 +205,11 @@ review_trigger(Oid trigger, Node *parsetree)
 	is_ours = strcmp(NameStr(form.tgname), TTL_DOCS_TRIGGER) == 0;
 	if (is_ours ? !ttl_docs_has_trigger(form.tgrelid) :
 		form.tgfoid == ttl_docs_trigger_function())
-	{
-		ttl_docs_refuse_citus_rename(form.tgrelid, NameStr(form.tgname));
 		ereport(ERROR,
 				(errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
 				 errmsg("cannot change trigger \"%s\" of the collection \"%s\"",
 						TTL_DOCS_TRIGGER, get_rel_name(form.tgrelid)),
 				 ttl_docs_errhint_release(collection.root)));
-	}
 	if (is_ours && form.tgenabled == TRIGGER_DISABLED)
 	{
 		if (disables_our_trigger(parsetree))

@@ -23,6 +23,12 @@
  * does not require the trigger and the purge index, because a restore creates
  * them later.
  *
+ * Citus sends SECURITY LABEL commands for its tables to all nodes.  So we
+ * write the label of a shell with this command (ttl_docs_write_label()).  When
+ * it arrives at another node, check_relabel() accepts it, unless it would
+ * bring expired documents back.  citus/follow.c then labels the shards of that
+ * node.
+ *
  * Writing a label sends a relation cache invalidation for the table and its
  * partitions.  The invalidation clears entries of cache.c and cached plans.
  * This session processes the invalidation at the next command, other sessions
@@ -68,7 +74,18 @@
 #define LABEL_HINT "To use another provider, load its library and write SECURITY LABEL FOR provider. To make a table a collection, call ttl_docs.adopt()."
 
 
+/* The label that the running SECURITY LABEL command writes */
+static SentLabel sent_label;
+
+/* Does ttl_docs_write_label() run the command? */
+static bool writes_shell_label = false;
+
 static void announce_label_change(Oid relid);
+static void write_shell_labels(Oid relid, const CollectionSettings *settings);
+static void accept_sent_label(Oid relid, const CollectionSettings *before,
+							  const CollectionSettings *settings);
+static void require_still_dead(Oid relid, const CollectionSettings *before,
+							   const CollectionSettings *settings);
 static SysScanDesc scan_labels(Relation seclabels);
 static void check_relabel(const ObjectAddress *object, const char *label);
 static bool has_same_settings(const CollectionSettings *a,
@@ -177,12 +194,60 @@ ttl_docs_set_label(Oid relid, const CollectionSettings *settings)
 		PopActiveSnapshot();
 }
 
-/* Like ttl_docs_set_label(), but makes the change visible at once. */
+/*
+ * Like ttl_docs_set_label(), but makes the change visible at once.  For a
+ * shell of Citus, changes the label on all nodes.  The sessions that Citus
+ * opens on other nodes change their own node only.
+ */
 void
 ttl_docs_write_label(Oid relid, const CollectionSettings *settings)
 {
-	ttl_docs_set_label(relid, settings);
+	if (ttl_docs_is_shell(relid) && !ttl_docs_in_citus_session())
+		write_shell_labels(relid, settings);
+	else
+		ttl_docs_set_label(relid, settings);
 	CommandCounterIncrement();
+}
+
+/* Labels a shell and its partitions on all nodes. */
+static void
+write_shell_labels(Oid relid, const CollectionSettings *settings)
+{
+	const char *label = settings != NULL ?
+		quote_literal_cstr(ttl_docs_print_label(settings)) : "NULL";
+	List	   *tables = settings != NULL ?
+		ttl_docs_partition_tree(relid, ShareUpdateExclusiveLock) :
+		find_all_inheritors(relid, ShareUpdateExclusiveLock, NULL);
+	ListCell   *lc;
+
+	ttl_docs_require_propagation(relid);
+	writes_shell_label = true;
+	PG_TRY();
+	{
+		foreach(lc, tables)
+			ttl_docs_run_ddl("SECURITY LABEL FOR %s ON TABLE %s IS %s",
+							 TTL_DOCS_PROVIDER,
+							 ttl_docs_quoted_name(lfirst_oid(lc)), label);
+	}
+	PG_FINALLY();
+	{
+		writes_shell_label = false;
+	}
+	PG_END_TRY();
+	list_free(tables);
+}
+
+/*
+ * Returns the label that the last SECURITY LABEL command has written, and
+ * forgets it; false if there is none.  hooks.c calls this when the command has
+ * run.
+ */
+bool
+ttl_docs_take_sent_label(SentLabel *sent)
+{
+	*sent = sent_label;
+	sent_label.relid = InvalidOid;
+	return OidIsValid(sent->relid);
 }
 
 /*
@@ -256,6 +321,7 @@ check_relabel(const ObjectAddress *object, const char *label)
 	CollectionSettings before;
 	Collection	collection;
 
+	sent_label.relid = InvalidOid;
 	if (object->classId != RelationRelationId || object->objectSubId != 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
@@ -286,7 +352,11 @@ check_relabel(const ObjectAddress *object, const char *label)
 	{
 		/* a restore can write the copy after it has attached the partition */
 		if (label != NULL && has_same_settings(&settings, &collection.settings))
+		{
+			if (ttl_docs_label_comes_from_citus())
+				accept_sent_label(object->objectId, &collection.settings, &settings);
 			return;
+		}
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("table \"%s\" is a partition of the collection \"%s\"",
@@ -297,6 +367,11 @@ check_relabel(const ObjectAddress *object, const char *label)
 	}
 	if (ttl_docs_read_label(object->objectId, &before))
 	{
+		if (writes_shell_label || ttl_docs_label_comes_from_citus())
+		{
+			accept_sent_label(object->objectId, &before, label != NULL ? &settings : NULL);
+			return;
+		}
 		/* a restore may write the same label again */
 		if (label != NULL && strcmp(ttl_docs_print_label(&settings), ttl_docs_print_label(&before)) == 0)
 			return;
@@ -310,8 +385,61 @@ check_relabel(const ObjectAddress *object, const char *label)
 		return;
 
 	check_labelled_table(object->objectId, &settings);
-	ttl_docs_note_restored(object->objectId);
-	announce_label_change(object->objectId);
+	if (writes_shell_label || ttl_docs_label_comes_from_citus())
+		accept_sent_label(object->objectId, NULL, &settings);
+	else
+	{
+		ttl_docs_note_restored(object->objectId);
+		announce_label_change(object->objectId);
+	}
+}
+
+/*
+ * Accepts a label of a shell or shard, from this node or another one.
+ * "before" has the current settings, "settings" the new ones; either is NULL
+ * if the table is not a collection.
+ */
+static void
+accept_sent_label(Oid relid, const CollectionSettings *before,
+				  const CollectionSettings *settings)
+{
+	if (before != NULL && settings != NULL && !writes_shell_label)
+		require_still_dead(relid, before, settings);
+	/* the expired documents of a shell are in its shards, which still have labels */
+	if (settings == NULL && !ttl_docs_is_shell(relid))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("cannot remove the label of collection \"%s\"",
+						get_rel_name(relid)),
+				 errhint("To make it a plain table, call ttl_docs.release().")));
+	memset(&sent_label, 0, sizeof(sent_label));
+	sent_label.relid = relid;
+	sent_label.was_collection = before != NULL;
+	if (before != NULL)
+		sent_label.before = *before;
+	announce_label_change(relid);
+}
+
+/*
+ * Raises an error if expired documents would be live under new settings that
+ * another node has sent.  The owner of a table can pose as that node.
+ * Documents that expired after this transaction had locked all readers out do
+ * not count: nobody has seen them expire.
+ */
+static void
+require_still_dead(Oid relid, const CollectionSettings *before,
+				   const CollectionSettings *settings)
+{
+	TimestampTz since = ttl_docs_locked_since(relid);
+	ExpiryBounds old_bounds = ttl_docs_bounds(before, since);
+	ExpiryBounds new_bounds = ttl_docs_bounds(settings, since);
+
+	if (new_bounds.written < old_bounds.written || new_bounds.due < old_bounds.due)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("cannot change the label of collection \"%s\" because expired documents would be live again",
+						get_rel_name(relid)),
+				 errhint("To change its settings, call ttl_docs.set_default_ttl().")));
 }
 
 /* Are two labels equal, apart from their "database" and "table"? */
@@ -320,6 +448,7 @@ has_same_settings(const CollectionSettings *a, const CollectionSettings *b)
 {
 	CollectionSettings moved = *a;
 
+	moved.filling = b->filling;
 	moved.origin_database = b->origin_database;
 	moved.origin_relation = b->origin_relation;
 	return strcmp(ttl_docs_print_label(&moved), ttl_docs_print_label(b)) == 0;

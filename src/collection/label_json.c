@@ -13,8 +13,11 @@
  * the label was written.  If the label is on another table or in another
  * database, a restore brought it.
  *
- * Two keys are present only if they are set: "grace_until", a time (grace.c),
- * and "purge_subscribed": true (purge/hold.c).
+ * Other keys are present only if they are set: "grace_until", a time
+ * (grace.c), "purge_subscribed": true (purge/hold.c), "citus": true on shells
+ * and shards of Citus, "changing": true to lock a table on all nodes
+ * (citus/follow.c), and "filling": true while Citus fills the table
+ * (citus/convert.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -44,6 +47,7 @@ static const char *const indexing_names[] = {
 static void print_time(StringInfo buf, const char *key, TimestampTz time);
 static char *iso_time(TimestampTz time);
 static bool has_key(Jsonb *label, const char *key);
+static bool label_flag(Jsonb *label, const char *key);
 static JsonbValue *label_value(Jsonb *label, const char *key,
 							   enum jbvType type, JsonbValue *value);
 static int64 label_integer(Jsonb *label, const char *key, int64 min,
@@ -72,6 +76,12 @@ ttl_docs_print_label(const CollectionSettings *settings)
 		print_time(&buf, "grace_until", settings->grace_until);
 	if (settings->purge_subscribed)
 		appendStringInfoString(&buf, ", \"purge_subscribed\": true");
+	if (settings->citus)
+		appendStringInfoString(&buf, ", \"citus\": true");
+	if (settings->changing)
+		appendStringInfoString(&buf, ", \"changing\": true");
+	if (settings->filling)
+		appendStringInfoString(&buf, ", \"filling\": true");
 	appendStringInfo(&buf, ", \"database\": %u, \"table\": %u}",
 					 settings->origin_database, settings->origin_relation);
 	return buf.data;
@@ -137,9 +147,10 @@ ttl_docs_parse_label(const char *label, CollectionSettings *settings)
 	settings->paused = value.val.boolean;
 	settings->grace_until = has_key(json, "grace_until") ?
 		label_time(json, "grace_until") : DT_NOBEGIN;
-	settings->purge_subscribed = has_key(json, "purge_subscribed") &&
-		label_value(json, "purge_subscribed", jbvBool, &value) != NULL &&
-		value.val.boolean;
+	settings->purge_subscribed = label_flag(json, "purge_subscribed");
+	settings->citus = label_flag(json, "citus");
+	settings->changing = label_flag(json, "changing");
+	settings->filling = label_flag(json, "filling");
 	settings->origin_database = label_integer(json, "database", 0, PG_UINT32_MAX);
 	settings->origin_relation = label_integer(json, "table", 0, PG_UINT32_MAX);
 }
@@ -150,6 +161,16 @@ has_key(Jsonb *label, const char *key)
 	JsonbValue	value;
 
 	return getKeyJsonValueFromContainer(&label->root, key, strlen(key), &value) != NULL;
+}
+
+/* A flag is false if its key is missing. */
+static bool
+label_flag(Jsonb *label, const char *key)
+{
+	JsonbValue	value;
+
+	return has_key(label, key) && label_value(label, key, jbvBool, &value) != NULL &&
+		value.val.boolean;
 }
 
 /*

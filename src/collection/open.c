@@ -25,6 +25,8 @@
 
 #include "collection/collection_internal.h"
 
+static void lock_citus_table(Oid relid, LOCKMODE lockmode);
+
 /*
  * For functions that write: raises an error on a standby and in a read-only
  * transaction.  Without this check, a lock or a command in the function would
@@ -107,6 +109,8 @@ ttl_docs_open_collection(Oid relid, LOCKMODE lockmode, Collection *collection)
 	ttl_docs_lock_tree(relid, lockmode);
 	if (!ttl_docs_lookup_collection(relid, collection))
 		ttl_docs_report_no_collection(relid);
+	if (collection->settings.citus && lockmode > AccessShareLock)
+		lock_citus_table(relid, lockmode);
 	if (collection->root != relid)
 		ereport(ERROR,
 				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
@@ -116,6 +120,29 @@ ttl_docs_open_collection(Oid relid, LOCKMODE lockmode, Collection *collection)
 				 errhint("Call the function for \"%s\".",
 						 get_rel_name(collection->root))));
 	return rel;
+}
+
+/*
+ * Locks a shell on all nodes.  A shard is refused: a change of its settings
+ * alone would be lost with the next change of the distributed table.
+ */
+static void
+lock_citus_table(Oid relid, LOCKMODE lockmode)
+{
+	int64		shard;
+	Oid			shell;
+
+	if (ttl_docs_in_citus_session())
+		return;
+	shell = ttl_docs_shell_of_shard(relid, &shard);
+	if (OidIsValid(shell))
+		ereport(ERROR,
+				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+				 errmsg("\"%s\" is a shard of the collection \"%s\"",
+						get_rel_name(relid), get_rel_name(shell)),
+				 errhint("Call the function for \"%s\".", get_rel_name(shell))));
+	if (ttl_docs_is_shell(relid))
+		ttl_docs_lock_on_all_nodes(relid, lockmode);
 }
 
 void

@@ -36,14 +36,20 @@ ttl_docs_partition_tree(Oid relid, LOCKMODE lockmode)
 	return tables;
 }
 
-/* Returns the OIDs of the tables that hold the documents of a collection. */
+/*
+ * Returns the OIDs of the tables that hold the documents of a collection.  A
+ * shell of Citus holds none.
+ */
 List *
 ttl_docs_collection_tables(Oid root)
 {
-	List	   *members = find_all_inheritors(root, NoLock, NULL);
+	List	   *members;
 	List	   *tables = NIL;
 	ListCell   *lc;
 
+	if (ttl_docs_is_shell(root))
+		return NIL;
+	members = find_all_inheritors(root, NoLock, NULL);
 	foreach(lc, members)
 		if (get_rel_relkind(lfirst_oid(lc)) == RELKIND_RELATION)
 			tables = lappend_oid(tables, lfirst_oid(lc));

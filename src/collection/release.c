@@ -68,7 +68,6 @@ ttl_docs_release(PG_FUNCTION_ARGS)
 	Relation	rel;
 	Oid			relid;
 	char	   *table;
-	int64		deleted;
 
 	ttl_docs_require_writable(fcinfo);
 	rel = ttl_docs_open_collection(ttl_docs_collection_arg(fcinfo),
@@ -81,13 +80,9 @@ ttl_docs_release(PG_FUNCTION_ARGS)
 	require_no_other_index(rel, &collection);
 	table_close(rel, NoLock);
 
-	deleted = delete_expired_documents(relid);
-	if (deleted > 0)
-		ereport(NOTICE,
-				(errmsg_plural("deleted %lld expired document of \"%s\"",
-							   "deleted %lld expired documents of \"%s\"",
-							   (unsigned long) deleted, (long long) deleted,
-							   get_rel_name(relid))));
+	/* on Citus, each node does this for its shards when the label is removed */
+	if (!ttl_docs_is_shell(relid))
+		ttl_docs_delete_all_expired(relid);
 	ttl_docs_write_label(relid, NULL);
 	table = ttl_docs_quoted_name(relid);
 	ttl_docs_drop_trigger(relid);
@@ -95,6 +90,20 @@ ttl_docs_release(PG_FUNCTION_ARGS)
 					 table, TTL_DOCS_TS_COLUMN, TTL_DOCS_TTL_COLUMN,
 					 TTL_DOCS_SLOT_COLUMN);
 	PG_RETURN_VOID();
+}
+
+/* Deletes all expired documents of a table, and reports their number. */
+void
+ttl_docs_delete_all_expired(Oid relid)
+{
+	int64		deleted = delete_expired_documents(relid);
+
+	if (deleted > 0)
+		ereport(NOTICE,
+				(errmsg_plural("deleted %lld expired document of \"%s\"",
+							   "deleted %lld expired documents of \"%s\"",
+							   (unsigned long) deleted, (long long) deleted,
+							   get_rel_name(relid))));
 }
 
 /*

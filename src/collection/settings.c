@@ -39,6 +39,7 @@ PG_FUNCTION_INFO_V1(ttl_docs_set_indexing);
 
 static bool lets_live_longer(const CollectionSettings *settings, bool on,
 							 int32 default_ttl);
+static void lock_shards(Oid relid, const CollectionSettings *settings);
 static void require_purge_index(Relation rel,
 								const CollectionSettings *settings);
 
@@ -99,13 +100,32 @@ ttl_docs_set_default_ttl(PG_FUNCTION_ARGS)
 	 * need floors, because the new bounds are not below the old ones.
 	 */
 	if (lets_live_longer(&settings, on, default_ttl))
-		ttl_docs_raise_floors(&settings, ttl_docs_clock());
+	{
+		lock_shards(relid, &settings);
+		ttl_docs_raise_floors(&settings, ttl_docs_latest_clock(relid));
+	}
 	settings.on = on;
 	settings.default_ttl = default_ttl;
 	ttl_docs_hold_newly_expired(relid, relid, &collection.settings, &settings);
 	ttl_docs_write_label(relid, &settings);
 	table_close(rel, NoLock);
 	PG_RETURN_VOID();
+}
+
+/*
+ * Before the floors of a Citus table are raised: locks its shards on all
+ * nodes.  The label is the vehicle: every node locks its shards when a label
+ * arrives that has "changing" set (citus/follow.c).
+ */
+static void
+lock_shards(Oid relid, const CollectionSettings *settings)
+{
+	CollectionSettings changing = *settings;
+
+	if (!ttl_docs_is_shell(relid))
+		return;
+	changing.changing = true;
+	ttl_docs_write_label(relid, &changing);
 }
 
 /* Can a document live longer under the new DefaultTTL than under the old? */

@@ -5,6 +5,12 @@
  *
  * write/trigger.c implements the trigger function.
  *
+ * On shells and shards of Citus, the trigger is hidden: tgisinternal is set.
+ * Citus ignores hidden triggers, as it does those of foreign keys.  It refuses
+ * to distribute a table with other triggers, and would rename them on shards.
+ * On other tables the trigger is not hidden, because pg_dump would leave it
+ * out, and an owner could not run ALTER TABLE ... DISABLE TRIGGER ALL.
+ *
  * Triggers fire in the byte order of their names.  Ours must be the last
  * BEFORE ROW trigger, so we refuse BEFORE ROW triggers with a later name.
  *
@@ -17,6 +23,7 @@
 #include "access/table.h"
 #include "access/xact.h"
 #include "catalog/dependency.h"
+#include "catalog/indexing.h"
 #include "catalog/pg_trigger.h"
 #include "catalog/pg_type.h"
 #include "commands/trigger.h"
@@ -24,6 +31,7 @@
 #include "parser/parse_func.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
+#include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/reltrigger.h"
@@ -37,6 +45,7 @@
 						 TRIGGER_TYPE_DELETE)
 
 static bool has_write_trigger(Oid relid);
+static void set_hidden(Oid trigger, bool hidden);
 
 /*
  * Does the table have our trigger with its full definition: for every row and
@@ -93,15 +102,20 @@ ttl_docs_trigger_function(void)
  * We do not run CREATE TRIGGER as SQL, because that would fire event
  * triggers.  They must not run as the owner of a partition, which is the
  * current user when ddl_partitions.c calls this function.
+ *
+ * If the table is a shell or shard of Citus, the trigger is hidden.
  */
 void
-ttl_docs_create_trigger(Oid relid)
+ttl_docs_create_trigger(Oid relid, bool hidden)
 {
 	CreateTrigStmt *stmt;
 	bool		pushed;
 
 	if (ttl_docs_has_trigger(relid))
 	{
+		ttl_docs_hide_trigger(relid, hidden);
+		if (hidden)
+			return;				/* nobody can have disabled it */
 		ttl_docs_run_ddl("ALTER TABLE %s ENABLE ALWAYS TRIGGER %s",
 						 ttl_docs_quoted_name(relid), TTL_DOCS_TRIGGER);
 		return;
@@ -122,6 +136,52 @@ ttl_docs_create_trigger(Oid relid)
 	if (pushed)
 		PopActiveSnapshot();
 	CommandCounterIncrement();
+	if (hidden)
+		ttl_docs_hide_trigger(relid, true);
+}
+
+/* Hides our trigger on a table and its partitions, or shows it again. */
+void
+ttl_docs_hide_trigger(Oid relid, bool hidden)
+{
+	List	   *tables = ttl_docs_partition_tree(relid, NoLock);
+	ListCell   *lc;
+
+	foreach(lc, tables)
+	{
+		Oid			trigger = get_trigger_oid(lfirst_oid(lc), TTL_DOCS_TRIGGER, true);
+
+		if (OidIsValid(trigger))
+			set_hidden(trigger, hidden);
+	}
+	list_free(tables);
+	CommandCounterIncrement();
+}
+
+static void
+set_hidden(Oid trigger, bool hidden)
+{
+	Relation	triggers = table_open(TriggerRelationId, RowExclusiveLock);
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	ScanKeyInit(&key, Anum_pg_trigger_oid, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(trigger));
+	scan = systable_beginscan(triggers, TriggerOidIndexId, true, NULL, 1, &key);
+	tuple = systable_getnext(scan);
+	if (HeapTupleIsValid(tuple) &&
+		((Form_pg_trigger) GETSTRUCT(tuple))->tgisinternal != hidden)
+	{
+		HeapTuple	changed = heap_copytuple(tuple);
+		Form_pg_trigger form = (Form_pg_trigger) GETSTRUCT(changed);
+
+		form->tgisinternal = hidden;
+		CatalogTupleUpdate(triggers, &changed->t_self, changed);
+		CacheInvalidateRelcacheByRelid(form->tgrelid);
+	}
+	systable_endscan(scan);
+	table_close(triggers, RowExclusiveLock);
 }
 
 /* Drops our trigger and its copies in partitions, without event triggers. */

@@ -18,7 +18,7 @@
  * rows that ttl_docs itself deletes because they are expired.
  *
  * Stamping (stamp.c).  The server sets the system columns, and replaces any
- * values that the client sent for them.  Two kinds of writers bring stamps
+ * values that the client sent for them.  Three kinds of writers bring stamps
  * that the server keeps:
  * 1. Replication, which applies changes under session_replication_role =
  *    replica.  Our trigger is enabled ALWAYS, so it frees keys for
@@ -26,6 +26,8 @@
  * 2. A restore into a table that has its triggers: INSERT and COPY FROM by
  *    the owner or a superuser under row_security = off, which pg_dump puts
  *    into its scripts.
+ *
+ * 3. Citus, when it moves, splits or converts a table (citus/citus.h).
  *
  * COPY FROM avoids the trigger if possible (copy_from.c).
  *
@@ -55,6 +57,7 @@ typedef struct WriteState
 } WriteState;
 
 static WriteState *write_state(FunctionCallInfo fcinfo, TriggerData *trigdata);
+static bool citus_keeps_stamps(Oid relid);
 static HeapTuple before_insert(WriteState *state, TriggerData *trigdata);
 static HeapTuple before_update(WriteState *state, TriggerData *trigdata);
 static HeapTuple before_delete(WriteState *state, TriggerData *trigdata);
@@ -119,12 +122,21 @@ write_state(FunctionCallInfo fcinfo, TriggerData *trigdata)
 	caller = MemoryContextSwitchTo(fcinfo->flinfo->fn_mcxt);
 	state = palloc0(sizeof(WriteState));
 	ttl_docs_begin_writes(&state->writer, rel, &collection);
-	state->is_restore = ttl_docs_acts_for_backup(collection.root);
+	state->is_restore = ttl_docs_acts_for_backup(collection.root) ||
+		(collection.settings.citus && citus_keeps_stamps(RelationGetRelid(rel)));
 	if (rel->rd_rel->relispartition)
 		state->partition = ttl_docs_make_partition_check(rel);
 	MemoryContextSwitchTo(caller);
 	fcinfo->flinfo->fn_extra = state;
 	return state;
+}
+
+/* Does Citus fill a table with rows of another one, with their stamps? */
+static bool
+citus_keeps_stamps(Oid relid)
+{
+	return ttl_docs_is_filling(relid) ||
+		(ttl_docs_is_filled_by_citus(relid) && ttl_docs_may_act_for_backup(relid));
 }
 
 static HeapTuple

@@ -1,0 +1,68 @@
+/*-------------------------------------------------------------------------
+ *
+ * citus.h
+ *		What every part may ask about Citus, and about its other nodes.
+ *
+ * Citus distributes a table over several servers, its nodes.  Every node has
+ * a table of the same name, the shell.  The shell has no rows.  The rows are
+ * in shards: plain tables whose names end with the number of the shard, such
+ * as sessions_102008.
+ *
+ * We do not link to Citus.  If a database has no Citus, each function returns
+ * after a lookup in the system cache.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef TTL_DOCS_CITUS_H
+#define TTL_DOCS_CITUS_H
+
+#include "nodes/pg_list.h"
+#include "storage/lockdefs.h"
+
+#include "core/core.h"
+
+/* catalog.c */
+
+/* How Citus manages a table */
+typedef enum CitusKind
+{
+	CITUS_NONE,					/* it does not: the table is no shell */
+	CITUS_SHELL,				/* the shell of a table with one copy of each row */
+	CITUS_REPLICATED			/* the shell of a table with several copies */
+} CitusKind;
+extern bool ttl_docs_has_citus(void);
+extern CitusKind ttl_docs_citus_kind(Oid relid);
+extern bool ttl_docs_is_shell(Oid relid);
+extern Oid	ttl_docs_shell_of_shard(Oid relid, int64 *shard);
+extern List *ttl_docs_local_shards(Oid shell);
+extern Oid	ttl_docs_local_shard(int64 shard);
+extern bool ttl_docs_is_shard_in_use(Oid relid, int64 *shard);
+extern void ttl_docs_require_supported_citus(void);
+
+/* session.c */
+extern bool ttl_docs_in_citus_session(void);
+extern bool ttl_docs_label_comes_from_citus(void);
+extern int	ttl_docs_conversions;
+extern Oid	ttl_docs_copied_shard;
+extern bool ttl_docs_is_filled_by_citus(Oid relid);
+extern void ttl_docs_note_locked(Oid relid);
+extern TimestampTz ttl_docs_locked_since(Oid relid);
+extern void ttl_docs_forget_lock(void);
+
+/* nodes.c */
+
+/* The answer of a node */
+typedef struct NodeAnswer
+{
+	char	   *node;			/* host and port */
+	bool		succeeded;
+	char	   *text;			/* the first column of the first row, or an error;
+								 * NULL if there is no row */
+} NodeAnswer;
+extern List *ttl_docs_ask_all_nodes(const char *sql);
+extern List *ttl_docs_ask_all_nodes_or_fail(const char *sql);
+extern void ttl_docs_lock_on_all_nodes(Oid shell, LOCKMODE lockmode);
+extern void ttl_docs_require_propagation(Oid shell);
+extern TimestampTz ttl_docs_latest_clock(Oid relid);
+
+#endif							/* TTL_DOCS_CITUS_H */

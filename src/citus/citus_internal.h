@@ -1,0 +1,26 @@
+/*-------------------------------------------------------------------------
+ *
+ * citus_internal.h
+ *		Functions and types that the files of citus share.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef TTL_DOCS_CITUS_INTERNAL_H
+#define TTL_DOCS_CITUS_INTERNAL_H
+
+#include "citus/citus.h"
+
+/* convert.c */
+extern List *ttl_docs_convertible_with(Oid relid, bool with_colocated);
+extern List *ttl_docs_convertible_in_schema(Oid schema);
+extern List *ttl_docs_autoconverted_tables(void);
+extern void ttl_docs_refuse_concurrent_conversion(Oid relid);
+extern List *ttl_docs_begin_conversion(List *relids);
+
+/* catalog.c */
+extern AttrNumber ttl_docs_require_column(Oid catalog, const char *column);
+extern int	ttl_docs_compare_shards(const ListCell *a, const ListCell *b);
+extern List *ttl_docs_colocated_shells(Oid shell);
+extern List *ttl_docs_autoconverted_shells(void);
+
+#endif							/* TTL_DOCS_CITUS_INTERNAL_H */

@@ -1,0 +1,400 @@
+/*-------------------------------------------------------------------------
+ *
+ * convert.c
+ *		A collection becomes a Citus table, or another kind of Citus table, or
+ *		a plain table again.
+ *
+ * Functions of Citus convert tables (calls.c), and so do a few commands
+ * (ttl_docs_begin_conversion_by()).  Citus copies the rows to other tables,
+ * all in one transaction.
+ *
+ * Before the conversion, we
+ *
+ *	1. lock the table;
+ *	2. hide its trigger, because Citus refuses visible ones;
+ *	3. give _ts a constant default (collection/adopt.c);
+ *	4. set "citus" and "filling" in the label.
+ *
+ * Citus copies the label to the new tables, and follow.c creates their
+ * triggers.  "filling" counts only in the transaction that wrote the label
+ * (collection/cache.c).  It has two effects:
+ *
+ *	- the trigger keeps the stamps of the rows that are copied;
+ *	- queries see expired documents, so that these are copied, too.  They are
+ *	  as expired in the new table as in the old one.  Without a copy, they
+ *	  would be lost without their triggers and foreign key actions, and even
+ *	  if the purge is held.
+ *
+ * No other transaction sees the label with "filling".
+ *
+ * After the conversion, we look up each table by its name, because some
+ * conversions create a new table of the same name.  If the table is a Citus
+ * table, its label loses "filling".  If it is a plain table, we undo steps 2
+ * to 4.
+ *
+ * Citus can convert other tables along with the named one: those that foreign
+ * keys connect with it, and those that are colocated.  So we prepare all
+ * collections among them.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "access/xact.h"
+#include "catalog/namespace.h"
+#include "catalog/partition.h"
+#include "catalog/pg_constraint.h"
+#include "catalog/pg_inherits.h"
+#include "miscadmin.h"
+#include "storage/lmgr.h"
+#include "utils/acl.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+
+#include "citus/actions.h"
+#include "citus/citus_internal.h"
+
+/* A collection that is being converted */
+typedef struct ConvertedTable
+{
+	Oid			schema;
+	char	   *name;
+} ConvertedTable;
+
+static List *only_collections(List *relids);
+static List *connected_tables(Oid relid);
+static List *add_neighbours(List *tables, Relation constraints);
+static Oid	root_of(Oid relid);
+static void prepare_table(Oid relid);
+static void finish_table(Oid relid);
+static void finish_citus_table(Oid relid, CollectionSettings *settings);
+static void finish_plain_table(Oid relid, CollectionSettings *settings);
+static bool adds_foreign_key(AlterTableStmt *stmt);
+
+/* Returns the collections that a conversion of a table may convert. */
+List *
+ttl_docs_convertible_with(Oid relid, bool with_colocated)
+{
+	List	   *tables;
+	ListCell   *lc;
+
+	if (get_rel_name(relid) == NULL)
+		return NIL;
+	tables = connected_tables(relid);
+	if (with_colocated)
+		foreach(lc, ttl_docs_colocated_shells(relid))
+			tables = list_append_unique_oid(tables, root_of(lfirst_oid(lc)));
+	return only_collections(tables);
+}
+
+/* Returns the collections in a schema. */
+List *
+ttl_docs_convertible_in_schema(Oid schema)
+{
+	List	   *tables = NIL;
+	ListCell   *lc;
+
+	foreach(lc, ttl_docs_all_collections())
+		if (get_rel_namespace(lfirst_oid(lc)) == schema)
+			tables = list_concat_unique_oid(tables, connected_tables(lfirst_oid(lc)));
+	return only_collections(tables);
+}
+
+/*
+ * Returns the collections that Citus manages only because of a foreign key to
+ * a reference table.  When that foreign key is dropped, Citus makes them plain
+ * tables.
+ */
+List *
+ttl_docs_autoconverted_tables(void)
+{
+	List	   *tables = NIL;
+	ListCell   *lc;
+
+	foreach(lc, ttl_docs_autoconverted_shells())
+		tables = list_append_unique_oid(tables, root_of(lfirst_oid(lc)));
+	return only_collections(tables);
+}
+
+/*
+ * Keeps the collections that the user owns.  Citus does not convert tables of
+ * others.
+ */
+static List *
+only_collections(List *relids)
+{
+	List	   *found = NIL;
+	ListCell   *lc;
+
+	foreach(lc, relids)
+	{
+		int64		shard;
+
+		if (ttl_docs_has_own_label(lfirst_oid(lc)) &&
+			compat_table_ownercheck(lfirst_oid(lc), GetUserId()) &&
+			!OidIsValid(ttl_docs_shell_of_shard(lfirst_oid(lc), &shard)))
+			found = lappend_oid(found, lfirst_oid(lc));
+	}
+	list_sort(found, list_oid_cmp);
+	return found;
+}
+
+/*
+ * Raises an error if somebody distributes a collection concurrently.  Citus
+ * commits in between, so the steps of a conversion would not be one change.
+ */
+void
+ttl_docs_refuse_concurrent_conversion(Oid relid)
+{
+	Collection	collection;
+
+	if (ttl_docs_lookup_collection(relid, &collection))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("collection \"%s\" cannot be distributed concurrently",
+						get_rel_name(collection.root)),
+				 errhint("Use create_distributed_table().")));
+}
+
+/* ---- Tables that foreign keys connect ---- */
+
+/*
+ * Returns the root of a table, and all roots that foreign keys connect with
+ * it, in either direction and over any number of steps.
+ */
+static List *
+connected_tables(Oid relid)
+{
+	Relation	constraints = table_open(ConstraintRelationId, AccessShareLock);
+	List	   *tables = list_make1_oid(root_of(relid));
+	int			length;
+
+	do
+	{
+		length = list_length(tables);
+		tables = add_neighbours(tables, constraints);
+	} while (list_length(tables) > length);
+	table_close(constraints, AccessShareLock);
+	return tables;
+}
+
+/* Adds the tables that have a foreign key to one of the tables, or from one. */
+static List *
+add_neighbours(List *tables, Relation constraints)
+{
+	SysScanDesc scan = systable_beginscan(constraints, InvalidOid, false, NULL, 0, NULL);
+	HeapTuple	tuple;
+
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		Form_pg_constraint form = (Form_pg_constraint) GETSTRUCT(tuple);
+		Oid			child;
+		Oid			parent;
+
+		if (form->contype != CONSTRAINT_FOREIGN)
+			continue;
+		child = root_of(form->conrelid);
+		parent = root_of(form->confrelid);
+		if (list_member_oid(tables, child))
+			tables = list_append_unique_oid(tables, parent);
+		else if (list_member_oid(tables, parent))
+			tables = lappend_oid(tables, child);
+	}
+	systable_endscan(scan);
+	return tables;
+}
+
+static Oid
+root_of(Oid relid)
+{
+	List	   *ancestors = get_rel_relispartition(relid) ? get_partition_ancestors(relid) :
+		NIL;
+
+	return ancestors != NIL ? llast_oid(ancestors) : relid;
+}
+
+/* ---- Before and after a conversion ---- */
+
+/*
+ * Prepares collections for a conversion.  Returns a list for
+ * ttl_docs_end_conversion().
+ */
+List *
+ttl_docs_begin_conversion(List *relids)
+{
+	List	   *tables = NIL;
+	ListCell   *lc;
+
+	ttl_docs_require_supported_citus();
+	foreach(lc, relids)
+	{
+		ConvertedTable *table = palloc(sizeof(ConvertedTable));
+
+		prepare_table(lfirst_oid(lc));
+		table->schema = get_rel_namespace(lfirst_oid(lc));
+		table->name = get_rel_name(lfirst_oid(lc));
+		tables = lappend(tables, table);
+	}
+	return tables;
+}
+
+static void
+prepare_table(Oid relid)
+{
+	Collection	collection;
+	CollectionSettings settings;
+	bool		is_shell = ttl_docs_is_shell(relid);
+
+	table_close(ttl_docs_open_collection(relid, AccessExclusiveLock, &collection), NoLock);
+	settings = collection.settings;
+	if (ttl_docs_settings_hold(relid, &settings) == HOLD_RESTORED)
+		settings.origin_relation = InvalidOid;
+	settings.citus = settings.filling = true;
+	if (!is_shell)
+	{
+		ttl_docs_hide_trigger(relid, true);
+		ttl_docs_set_ts_default(relid, true);
+	}
+	ttl_docs_write_label(relid, &settings);
+}
+
+/* Completes the conversion of collections. */
+void
+ttl_docs_end_conversion(List *tables)
+{
+	ListCell   *lc;
+
+	CommandCounterIncrement();
+	foreach(lc, tables)
+	{
+		ConvertedTable *table = lfirst(lc);
+		Oid			relid = get_relname_relid(table->name, table->schema);
+
+		if (OidIsValid(relid) && ttl_docs_has_own_label(relid))
+			finish_table(relid);
+	}
+}
+
+static void
+finish_table(Oid relid)
+{
+	Collection	collection;
+
+	ttl_docs_lookup_collection(relid, &collection);
+	if (ttl_docs_is_shell(relid))
+		finish_citus_table(relid, &collection.settings);
+	else
+		finish_plain_table(relid, &collection.settings);
+}
+
+static void
+finish_citus_table(Oid relid, CollectionSettings *settings)
+{
+	Relation	rel = table_open(relid, NoLock);
+
+	ttl_docs_require_adoptable(rel);
+	table_close(rel, NoLock);
+	if (OidIsValid(settings->origin_relation))
+		settings->origin_relation = relid;
+	if (!ttl_docs_has_trigger(relid))
+		ttl_docs_create_trigger(relid, true);
+	/* other nodes ignore "filling" when this transaction has ended */
+	ttl_docs_set_label(relid, settings);
+	CommandCounterIncrement();
+}
+
+/* The table is a plain table again, or Citus has not converted it. */
+static void
+finish_plain_table(Oid relid, CollectionSettings *settings)
+{
+	List	   *tables = find_all_inheritors(relid, NoLock, NULL);
+	ListCell   *lc;
+
+	/* the partitions may have triggers that are not copies of the root's */
+	foreach(lc, tables)
+		ttl_docs_drop_trigger(lfirst_oid(lc));
+	list_free(tables);
+	settings->citus = false;
+	if (OidIsValid(settings->origin_relation))
+		settings->origin_relation = relid;
+	ttl_docs_set_label(relid, settings);
+	CommandCounterIncrement();
+	ttl_docs_create_trigger(relid, false);
+	ttl_docs_set_ts_default(relid, false);
+}
+
+/* ---- Commands that convert tables ---- */
+
+/*
+ * Prepares collections that a utility command may convert.  Returns a list
+ * for ttl_docs_end_conversion(); NIL if there is nothing to do.
+ *
+ * Citus converts tables in these commands:
+ *
+ *	- A foreign key to a reference table makes a plain table a Citus table.
+ *	- ALTER TABLE ... SET SCHEMA to a distributed schema does so, too, and back.
+ *	- ATTACH PARTITION to a Citus table does so, too.
+ *	- If a table or a foreign key is dropped, Citus makes tables plain that it
+ *	  had converted because of a foreign key.
+ */
+List *
+ttl_docs_begin_conversion_by(Node *parsetree)
+{
+	RangeVar   *relation = NULL;
+	List	   *tables = NIL;
+	Oid			relid;
+
+	if (IsA(parsetree, AlterTableStmt))
+	{
+		AlterTableStmt *stmt = (AlterTableStmt *) parsetree;
+		AlterTableCmd *cmd = linitial_node(AlterTableCmd, stmt->cmds);
+
+		if (cmd->subtype == AT_AttachPartition)
+		{
+			if (ttl_docs_is_shell(RangeVarGetRelid(stmt->relation, NoLock, true)))
+				relation = ((PartitionCmd *) cmd->def)->name;
+		}
+		else if (adds_foreign_key(stmt))
+			relation = stmt->relation;
+	}
+	else if (IsA(parsetree, AlterObjectSchemaStmt))
+	{
+		if (((AlterObjectSchemaStmt *) parsetree)->objectType == OBJECT_TABLE)
+			relation = ((AlterObjectSchemaStmt *) parsetree)->relation;
+	}
+	else if (!IsA(parsetree, DropStmt))
+		return NIL;
+	if (!ttl_docs_has_citus() || ttl_docs_in_citus_session() || ttl_docs_conversions > 0)
+		return NIL;
+
+	relid = relation != NULL ? RangeVarGetRelid(relation, NoLock, true) : InvalidOid;
+	if (OidIsValid(relid))
+		tables = ttl_docs_convertible_with(relid, false);
+	tables = list_concat_unique_oid(tables, ttl_docs_autoconverted_tables());
+	return tables != NIL ? ttl_docs_begin_conversion(tables) : NIL;
+}
+
+static bool
+adds_foreign_key(AlterTableStmt *stmt)
+{
+	ListCell   *lc;
+
+	foreach(lc, stmt->cmds)
+	{
+		AlterTableCmd *cmd = lfirst_node(AlterTableCmd, lc);
+		ListCell   *constraint;
+
+		if (cmd->subtype == AT_AddConstraint &&
+			((Constraint *) cmd->def)->contype == CONSTR_FOREIGN)
+			return true;
+		if (cmd->subtype != AT_AddColumn)
+			continue;
+		foreach(constraint, ((ColumnDef *) cmd->def)->constraints)
+			if (lfirst_node(Constraint, constraint)->contype == CONSTR_FOREIGN)
+				return true;
+	}
+	return false;
+}

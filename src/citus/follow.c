@@ -1,0 +1,195 @@
+/*-------------------------------------------------------------------------
+ *
+ * follow.c
+ *		Follows a label that was written to a Citus table: labels the shards
+ *		of this node, and creates or drops triggers.
+ *
+ * The label of the shell is the vehicle of all settings.  Citus brings it to
+ * every place where it is needed:
+ *
+ *	- SECURITY LABEL on a shell goes to the shells on all other nodes, in the
+ *	  distributed transaction.
+ *	- A new shard gets the label of its shell before it is filled: when a table
+ *	  is distributed, and when a shard is moved or split.
+ *	- A new node gets the shells with their labels.
+ *
+ * Each of these is a SECURITY LABEL command on some node.  When the command
+ * has run, hooks.c calls ttl_docs_follow_label() there:
+ *
+ *	- A label on a shell: lock the shards of this node in the order of their
+ *	  numbers, and write the same label to them.
+ *	- A label on any Citus table: create the hidden trigger if it is missing.
+ *	- No label: delete the expired documents of the shards, as release() does,
+ *	  and drop labels and triggers.
+ *
+ * So all nodes change in one transaction, or none.
+ *
+ * Locks.  The function that changes a label has locked the shell on all nodes
+ * (nodes.c).  Here, the shards get the same lock: the purge and queries that
+ * name a shard do not lock the shell.  Before floors are raised, nobody may
+ * read the table on any node.  So the function first sends the current label
+ * with "changing" set.  Each node locks its shards, and notes the time
+ * (session.c).  Then the function asks all nodes for their clocks, and sends
+ * the new label with the floors.
+ *
+ * The owner of a table can pose as Citus (session.c).  So a label that arrives
+ * is checked (collection/label.c), and its effects are limited to what the
+ * owner may do anyway.
+ *
+ * The OIDs in a label are those of the table that it was written for.  Other
+ * nodes have other OIDs, so we replace them.  Zero means that a restore has
+ * brought the label, and stays (see collection/settings_hold.c).
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/table.h"
+#include "access/xact.h"
+#include "catalog/pg_inherits.h"
+#include "miscadmin.h"
+#include "storage/lmgr.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/syscache.h"
+
+#include "citus/actions.h"
+#include "citus/citus_internal.h"
+
+static void follow_on_shard(Oid shard, const CollectionSettings *settings);
+static void label_table(Oid relid, CollectionSettings settings);
+static LOCKMODE lock_for_change(const CollectionSettings *before,
+								const CollectionSettings *after);
+static bool lock_table(Oid relid, LOCKMODE lockmode);
+static void recompute_tables(Oid relid);
+static void follow_removal(Oid shell);
+static void release_shard(Oid shard);
+
+/* Called after a SECURITY LABEL command on a shell or shard. */
+void
+ttl_docs_follow_label(const SentLabel *sent)
+{
+	CollectionSettings settings;
+	List	   *shards;
+	ListCell   *lc;
+
+	/* core has written the label, but it is not visible yet */
+	CommandCounterIncrement();
+	if (!ttl_docs_read_label(sent->relid, &settings))
+	{
+		follow_removal(sent->relid);
+		return;
+	}
+	settings.citus = true;
+	label_table(sent->relid, settings);
+	shards = ttl_docs_is_shell(sent->relid) ? ttl_docs_local_shards(sent->relid) : NIL;
+	foreach(lc, shards)
+		follow_on_shard(lfirst_oid(lc), &settings);
+	list_free(shards);
+	if (settings.changing)
+		ttl_docs_note_locked(sent->relid);
+}
+
+/* Writes the label of the shell to a shard. */
+static void
+follow_on_shard(Oid shard, const CollectionSettings *settings)
+{
+	Collection	collection;
+	bool		was_collection;
+	LOCKMODE	lockmode = AccessExclusiveLock;
+
+	was_collection = ttl_docs_lookup_collection(shard, &collection);
+	/* the label of a partition is a copy, which its root's shard writes */
+	if (was_collection && collection.root != shard)
+		return;
+	if (was_collection)
+		lockmode = lock_for_change(&collection.settings, settings);
+	if (!lock_table(shard, lockmode))
+		return;
+	label_table(shard, *settings);
+	if (!was_collection)
+		recompute_tables(shard);
+}
+
+/* Writes a label to a table of this node, and creates its trigger. */
+static void
+label_table(Oid relid, CollectionSettings settings)
+{
+	if (OidIsValid(settings.origin_relation))
+	{
+		settings.origin_database = MyDatabaseId;
+		settings.origin_relation = relid;
+	}
+	ttl_docs_set_label(relid, &settings);
+	CommandCounterIncrement();
+	if (!ttl_docs_has_trigger(relid))
+		ttl_docs_create_trigger(relid, true);
+}
+
+/* The lock that a change of settings needs; the same as in settings.c. */
+static LOCKMODE
+lock_for_change(const CollectionSettings *before, const CollectionSettings *after)
+{
+	if (after->changing)
+		return AccessExclusiveLock;
+	if (before->on != after->on || before->default_ttl != after->default_ttl ||
+		before->indexing != after->indexing)
+		return ShareRowExclusiveLock;
+	return ShareUpdateExclusiveLock;
+}
+
+/* Locks a table and its partitions; false if the table is gone. */
+static bool
+lock_table(Oid relid, LOCKMODE lockmode)
+{
+	LockRelationOid(relid, lockmode);
+	if (!SearchSysCacheExists1(RELOID, ObjectIdGetDatum(relid)))
+		return false;
+	ttl_docs_lock_tree(relid, lockmode);
+	return true;
+}
+
+/*
+ * Recomputes _ttl and _slot in a shard that existed before its table became a
+ * collection.  Most of these rows are right already: adopt() has computed them
+ * with ALTER TABLE, unless the table had such columns before.
+ */
+static void
+recompute_tables(Oid relid)
+{
+	List	   *tables = find_all_inheritors(relid, NoLock, NULL);
+	ListCell   *lc;
+
+	foreach(lc, tables)
+	{
+		Collection	collection;
+
+		if (ttl_docs_lookup_collection(lfirst_oid(lc), &collection))
+			ttl_docs_recompute_rows(lfirst_oid(lc), &collection);
+	}
+	list_free(tables);
+}
+
+/* The label of a shell was removed: its shards become plain tables. */
+static void
+follow_removal(Oid shell)
+{
+	List	   *shards = ttl_docs_local_shards(shell);
+	ListCell   *lc;
+
+	foreach(lc, shards)
+		release_shard(lfirst_oid(lc));
+	list_free(shards);
+	ttl_docs_drop_trigger(shell);
+}
+
+static void
+release_shard(Oid shard)
+{
+	if (!lock_table(shard, AccessExclusiveLock) || !ttl_docs_has_own_label(shard))
+		return;
+	ttl_docs_delete_all_expired(shard);
+	ttl_docs_set_label(shard, NULL);
+	CommandCounterIncrement();
+	ttl_docs_drop_trigger(shard);
+}

@@ -1,0 +1,182 @@
+/*-------------------------------------------------------------------------
+ *
+ * nodes.c
+ *		Asks all nodes of Citus, and locks a table on all nodes.
+ *
+ * Questions go through run_command_on_all_nodes(), a function of Citus.  It
+ * opens other sessions as the current user.  They do not take part in the
+ * transaction, and do not see its changes.
+ *
+ * Locks go through LOCK TABLE, which Citus sends to all nodes in the
+ * distributed transaction.  LOCK TABLE locks the shell on each node.  Every
+ * query that Citus runs holds a lock on a shell, so a lock on all shells keeps
+ * out all such queries.  Queries that name a shard lock only the shard.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "executor/spi.h"
+#include "fmgr.h"
+#include "utils/builtins.h"
+#include "utils/guc.h"
+#include "utils/lsyscache.h"
+
+#include "citus/citus_internal.h"
+
+PG_FUNCTION_INFO_V1(ttl_docs_node_clock);
+
+static const char *lock_name(LOCKMODE lockmode);
+static void require_on(const char *setting, Oid shell);
+
+/*
+ * Runs a query on every node, this one included.  Returns a list of
+ * NodeAnswer in the current memory context.
+ */
+List *
+ttl_docs_ask_all_nodes(const char *sql)
+{
+	MemoryContext caller = CurrentMemoryContext;
+	List	   *answers = NIL;
+	char	   *query;
+
+	query = psprintf("SELECT CASE WHEN n.nodeid IS NULL THEN 'of this session'"
+					 " ELSE pg_catalog.format('%%s:%%s', n.nodename, n.nodeport) END,"
+					 " r.success, r.result"
+					 " FROM pg_catalog.run_command_on_all_nodes(%s) AS r"
+					 " LEFT JOIN pg_catalog.pg_dist_node AS n"
+					 " ON n.nodeid OPERATOR(pg_catalog.=) r.nodeid",
+					 quote_literal_cstr(sql));
+	SPI_connect();
+	if (SPI_execute(query, false, 0) != SPI_OK_SELECT)
+		elog(ERROR, "could not ask the nodes of Citus");
+	for (uint64 i = 0; i < SPI_processed; i++)
+	{
+		HeapTuple	row = SPI_tuptable->vals[i];
+		TupleDesc	tupdesc = SPI_tuptable->tupdesc;
+		char	   *text = SPI_getvalue(row, tupdesc, 3);
+		MemoryContext spi = MemoryContextSwitchTo(caller);
+		NodeAnswer *answer = palloc0(sizeof(NodeAnswer));
+		bool		isnull;
+
+		answer->node = pstrdup(SPI_getvalue(row, tupdesc, 1));
+		answer->succeeded = DatumGetBool(SPI_getbinval(row, tupdesc, 2, &isnull));
+		answer->text = text != NULL ? pstrdup(text) : NULL;
+		answers = lappend(answers, answer);
+		MemoryContextSwitchTo(spi);
+	}
+	SPI_finish();
+	return answers;
+}
+
+/* Like ttl_docs_ask_all_nodes(), but raises an error if a node has failed. */
+List *
+ttl_docs_ask_all_nodes_or_fail(const char *sql)
+{
+	List	   *answers = ttl_docs_ask_all_nodes(sql);
+	ListCell   *lc;
+
+	foreach(lc, answers)
+	{
+		NodeAnswer *answer = lfirst(lc);
+
+		if (!answer->succeeded)
+			ereport(ERROR,
+					(errcode(ERRCODE_CONNECTION_FAILURE),
+					 errmsg("could not ask node %s of Citus", answer->node),
+					 errdetail("%s", answer->text != NULL ? answer->text : ""),
+					 errhint("Every node must be reachable and have ttl_docs in shared_preload_libraries.")));
+	}
+	return answers;
+}
+
+/*
+ * Locks a shell on all nodes until the transaction ends.  Until then, Citus
+ * uses one connection to each node: a second one would wait for locks of the
+ * first.
+ */
+void
+ttl_docs_lock_on_all_nodes(Oid shell, LOCKMODE lockmode)
+{
+	ttl_docs_require_propagation(shell);
+	ttl_docs_run_ddl("LOCK TABLE %s IN %s MODE", ttl_docs_quoted_name(shell),
+					 lock_name(lockmode));
+}
+
+static const char *
+lock_name(LOCKMODE lockmode)
+{
+	switch (lockmode)
+	{
+		case ShareUpdateExclusiveLock:
+			return "SHARE UPDATE EXCLUSIVE";
+		case ShareRowExclusiveLock:
+			return "SHARE ROW EXCLUSIVE";
+		case AccessExclusiveLock:
+			return "ACCESS EXCLUSIVE";
+		default:
+			elog(ERROR, "unexpected lock mode %d", lockmode);
+			return NULL;		/* keep the compiler quiet */
+	}
+}
+
+/*
+ * Makes sure that Citus sends our commands on a shell to all nodes.  Raises
+ * an error if the user has turned that off.
+ */
+void
+ttl_docs_require_propagation(Oid shell)
+{
+	ttl_docs_require_supported_citus();
+	require_on("citus.enable_ddl_propagation", shell);
+	require_on("citus.enable_metadata_sync", shell);
+	/* despite its name, this setting is also about labels of tables */
+	(void) set_config_option("citus.enable_alter_role_propagation", "on", PGC_USERSET,
+							 PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
+	(void) set_config_option("citus.multi_shard_modify_mode", "sequential", PGC_USERSET,
+							 PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
+}
+
+static void
+require_on(const char *setting, Oid shell)
+{
+	const char *value = GetConfigOption(setting, true, false);
+
+	if (value != NULL && strcmp(value, "on") != 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("cannot change collection \"%s\" while %s is off",
+						get_rel_name(shell), setting),
+				 errdetail("The change would not reach the other nodes of Citus."),
+				 errhint("Run SET %s = on.", setting)));
+}
+
+/*
+ * Returns the clock.  For a shell, returns the latest clock of all nodes: a
+ * document is expired if a node has seen it expire.
+ */
+TimestampTz
+ttl_docs_latest_clock(Oid relid)
+{
+	TimestampTz latest = ttl_docs_clock();
+	List	   *answers;
+	ListCell   *lc;
+
+	if (!ttl_docs_is_shell(relid))
+		return latest;
+	answers = ttl_docs_ask_all_nodes_or_fail("SELECT " TTL_DOCS_INTERNAL ".node_clock()");
+	foreach(lc, answers)
+		latest = Max(latest, strtoll(((NodeAnswer *) lfirst(lc))->text, NULL, 10));
+	return latest;
+}
+
+/*
+ * node_clock(): the clock of this node, for ttl_docs_latest_clock() on another
+ * one.  As microseconds, because the style of dates differs between sessions.
+ */
+Datum
+ttl_docs_node_clock(PG_FUNCTION_ARGS)
+{
+	ttl_docs_require_preload();
+	PG_RETURN_INT64((int64) ttl_docs_clock());
+}

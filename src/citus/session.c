@@ -1,0 +1,94 @@
+/*-------------------------------------------------------------------------
+ *
+ * session.c
+ *		Recognises sessions and commands of Citus.
+ *
+ * A node of Citus opens sessions on the other nodes, as the user of its own
+ * session.  They have an application_name of their own.  Every user can set
+ * this name, so it proves nothing.  We use it only to decide things that the
+ * owner of a table may decide anyway; docs/security.md has the list.
+ *
+ * Citus also runs commands in the session of the user: while a function of
+ * Citus converts a table (convert.c), and for shards on the same node.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "utils/guc.h"
+
+#include "citus/citus_internal.h"
+
+/* Conversions that run in this session, one nested in the other */
+int			ttl_docs_conversions = 0;
+
+/* The collection whose rows a function of Citus copies to another shard */
+Oid			ttl_docs_copied_shard = InvalidOid;
+
+/* The table that follow.c has locked for a change of its settings, and when */
+static Oid	locked_table = InvalidOid;
+static TimestampTz locked_at;
+
+static const char *const name_prefixes[] = {
+	"citus_internal gpid=",
+	"citus_rebalancer gpid=",
+};
+
+/* Does another node use this session, or a user who poses as one? */
+bool
+ttl_docs_in_citus_session(void)
+{
+	if (application_name == NULL)
+		return false;
+	for (size_t i = 0; i < lengthof(name_prefixes); i++)
+		if (strncmp(application_name, name_prefixes[i], strlen(name_prefixes[i])) == 0)
+			return ttl_docs_has_citus();
+	return false;
+}
+
+/* Does a SECURITY LABEL command that runs now come from Citus? */
+bool
+ttl_docs_label_comes_from_citus(void)
+{
+	return ttl_docs_conversions > 0 || ttl_docs_in_citus_session();
+}
+
+/*
+ * Does Citus copy rows to this table, to move or split a shard?  Until the
+ * copy is complete, the catalogs do not place the shard on this node.  Only
+ * the owner of a shard or a superuser can copy rows to it.
+ */
+bool
+ttl_docs_is_filled_by_citus(Oid relid)
+{
+	int64		shard;
+
+	return ttl_docs_in_citus_session() && !ttl_docs_is_shell(relid) &&
+		!ttl_docs_is_shard_in_use(relid, &shard);
+}
+
+/*
+ * Records that this transaction has just locked a table and its shards on
+ * this node, so that nobody can read them.
+ */
+void
+ttl_docs_note_locked(Oid relid)
+{
+	locked_table = relid;
+	locked_at = ttl_docs_clock();
+	ttl_docs_end_turns |= TURN_OF_CITUS;
+}
+
+/* Since when has nobody else read the table?  Without a record: now. */
+TimestampTz
+ttl_docs_locked_since(Oid relid)
+{
+	return locked_table == relid ? locked_at : ttl_docs_clock();
+}
+
+/* Locks are gone at the end of a transaction, and after a rollback to a savepoint. */
+void
+ttl_docs_forget_lock(void)
+{
+	locked_table = InvalidOid;
+}
