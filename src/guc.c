@@ -22,6 +22,14 @@
 int			ttl_docs_clock_offset = 0;
 
 /*
+ * ttl_docs.distributed_instant: the instant of a REPEATABLE READ or
+ * SERIALIZABLE transaction that began on another node of Citus, in
+ * microseconds.  That node sets it (citus/instant.c).  Users do not, and it is
+ * not listed.
+ */
+char	   *ttl_docs_distributed_instant = NULL;
+
+/*
  * ttl_docs.max_tables: maximum number of tables of collections, partitions
  * included, that have an entry in shared memory.  The purge visits the other
  * tables in rounds, and does not count their documents.
@@ -91,6 +99,17 @@ ttl_docs_guc_init(void)
 							NULL,
 							NULL,
 							NULL);
+
+	DefineCustomStringVariable("ttl_docs.distributed_instant",
+							   "Sets the instant of a transaction that began on another node of Citus.",
+							   NULL,
+							   &ttl_docs_distributed_instant,
+							   "",
+							   PGC_USERSET,
+							   GUC_NO_SHOW_ALL | GUC_NOT_IN_SAMPLE | GUC_DISALLOW_IN_FILE,
+							   NULL,
+							   NULL,
+							   NULL);
 
 	DefineCustomIntVariable("ttl_docs.max_tables",
 							"Sets the maximum number of collection tables with an entry in shared memory.",

@@ -229,6 +229,8 @@ rel_pathlist(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEntry *rte)
 static void
 executor_start(QueryDesc *queryDesc, int eflags)
 {
+	if (IsolationUsesXactSnapshot())
+		ttl_docs_hand_over_instant(queryDesc->plannedstmt);
 	ttl_docs_start_query(queryDesc, eflags, next_ExecutorStart ?
 						 next_ExecutorStart : standard_ExecutorStart);
 	/* queries that a purge causes must not defer triggers */
@@ -298,7 +300,7 @@ process_utility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
 		if (IsA(command->utilityStmt, SecLabelStmt) && ttl_docs_take_sent_label(&sent))
 			ttl_docs_follow_label(&sent);
 		if (converted != NIL)
-			ttl_docs_end_conversion(converted);
+			ttl_docs_end_conversion(converted, command->utilityStmt);
 		ttl_docs_utility_has_run();
 		if (concerns_purge)
 			ttl_docs_purge_command_has_run(pstmt->utilityStmt);
@@ -408,7 +410,10 @@ transaction_ends(XactEvent event, void *arg)
 	}
 	ttl_docs_forget_transaction();
 	if (ttl_docs_end_turns & TURN_OF_CITUS)
+	{
 		ttl_docs_forget_lock();
+		ttl_docs_forget_hand_over();
+	}
 	ttl_docs_end_turns = 0;
 }
 
@@ -423,5 +428,6 @@ subtransaction_ends(SubXactEvent event, SubTransactionId mySubid,
 	{
 		ttl_docs_note_transaction_snapshot();
 		ttl_docs_forget_lock();
+		ttl_docs_forget_hand_over();
 	}
 }

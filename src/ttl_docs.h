@@ -112,6 +112,7 @@ typedef struct Collection
 
 /* The settings of the server and the session; guc.c describes each */
 extern int	ttl_docs_clock_offset;
+extern char *ttl_docs_distributed_instant;
 extern int	ttl_docs_max_tables;
 extern bool ttl_docs_purge_on;
 extern int	ttl_docs_purge_batch_size;

@@ -15,6 +15,9 @@
 
 #include "collection/collection.h"
 
+/* instant.c */
+extern TimestampTz ttl_docs_current_instant(void);
+
 /* instant.c: the innermost query that is being executed */
 extern const PlannedStmt *ttl_docs_running_stmt(void);
 extern CommandId ttl_docs_writing_command(void);

@@ -51,7 +51,6 @@ typedef struct UtilityCommand
 /* instant.c */
 extern LiveQuery *ttl_docs_running_query;	/* NULL = none */
 extern UtilityCommand *ttl_docs_running_command(void);
-extern TimestampTz ttl_docs_current_instant(void);
 
 /*
  * Type of the parameter for the instant, and type of the mark that follows it

@@ -46,7 +46,9 @@
  * The last two (the boundaries) count only if they belong to the same
  * statement: an earlier statement may have run before the clock was set back.
  * In a walsender, the last boundary alone decides.  An imported snapshot has
- * its own instant (imported_snapshot.c).
+ * its own instant (imported_snapshot.c).  If the transaction is part of one
+ * that began on another node of Citus, that node has handed its instant over
+ * (citus/instant.c).
  *
  * Live queries.  A query is in the list of live queries from ExecutorStart
  * until its memory is freed.  A memory context callback removes it, also on
@@ -107,6 +109,7 @@ bool		ttl_docs_validation_may_run = false;
 /* The instant of this REPEATABLE READ or SERIALIZABLE transaction */
 static bool transaction_instant_is_set = false;
 static TimestampTz transaction_instant;
+static bool transaction_instant_is_handed = false;	/* by another node of Citus */
 
 /* Has this transaction published an instant, see imported_snapshot.c? */
 static bool has_published = false;
@@ -123,6 +126,7 @@ static bool copies_snapshot(Node *parsetree);
 static bool is_copy(Snapshot a, Snapshot b);
 static void choose_instant(LiveQuery *query);
 static TimestampTz instant_of_transaction(void);
+static bool must_take_handed_instant(void);
 static void set_transaction_instant(TimestampTz instant);
 static void record_boundary(void);
 static TimestampTz instant_of_snapshot(Snapshot snapshot);
@@ -423,12 +427,19 @@ instant_of_transaction(void)
 	TimestampTz clock;
 	TimestampTz instant;
 
-	if (transaction_instant_is_set)
+	if (transaction_instant_is_set && !must_take_handed_instant())
 		return transaction_instant;
 	clock = ttl_docs_clock();
 	/* a worker gets the leader's instant when it begins to run */
 	if (IsParallelWorker())
 		return clock;
+	instant = ttl_docs_handed_instant();
+	if (instant != DT_NOEND)
+	{
+		set_transaction_instant(Min(instant, clock));
+		transaction_instant_is_handed = true;
+		return transaction_instant;
+	}
 	instant = last_boundary;
 	if (!am_walsender)
 	{
@@ -441,6 +452,18 @@ instant_of_transaction(void)
 	/* the clock may have been set back since the statement arrived */
 	set_transaction_instant(Min(instant, clock));
 	return transaction_instant;
+}
+
+/*
+ * Another node of Citus can hand its instant over after this transaction has
+ * chosen its own one, but only before its first query on a distributed table.
+ */
+static bool
+must_take_handed_instant(void)
+{
+	return !transaction_instant_is_handed && ttl_docs_distributed_instant != NULL &&
+		ttl_docs_distributed_instant[0] != '\0' && !IsParallelWorker() &&
+		ttl_docs_in_citus_session();
 }
 
 static void
@@ -562,6 +585,7 @@ ttl_docs_forget_transaction(void)
 		ttl_docs_unpublish_instants();
 	has_published = false;
 	transaction_instant_is_set = false;
+	transaction_instant_is_handed = false;
 	record_boundary();
 	for (LiveQuery *query = live_queries; query != NULL; query = query->next)
 		if (query->is_utility)

@@ -9,16 +9,20 @@
 #define TTL_DOCS_CITUS_ACTIONS_H
 
 #include "fmgr.h"
-#include "nodes/parsenodes.h"
+#include "nodes/plannodes.h"
 
 #include "collection/collection.h"
 
 /* follow.c */
 extern void ttl_docs_follow_label(const SentLabel *sent);
 
+/* instant.c */
+extern void ttl_docs_hand_over_instant(const PlannedStmt *stmt);
+extern void ttl_docs_forget_hand_over(void);
+
 /* convert.c */
 extern List *ttl_docs_begin_conversion_by(Node *parsetree);
-extern void ttl_docs_end_conversion(List *tables);
+extern void ttl_docs_end_conversion(List *tables, Node *parsetree);
 
 /* calls.c */
 extern bool ttl_docs_is_citus_function(Oid function);

@@ -166,7 +166,7 @@ run_conversion(InterceptedFunction *function, FunctionCallInfo fcinfo)
 		ttl_docs_conversions--;
 	}
 	PG_END_TRY();
-	ttl_docs_end_conversion(tables);
+	ttl_docs_end_conversion(tables, NULL);
 	return result;
 }
 

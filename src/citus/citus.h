@@ -49,6 +49,9 @@ extern void ttl_docs_note_locked(Oid relid);
 extern TimestampTz ttl_docs_locked_since(Oid relid);
 extern void ttl_docs_forget_lock(void);
 
+/* instant.c */
+extern TimestampTz ttl_docs_handed_instant(void);
+
 /* nodes.c */
 
 /* The answer of a node */

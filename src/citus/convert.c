@@ -60,7 +60,7 @@
 /* A collection that is being converted */
 typedef struct ConvertedTable
 {
-	Oid			schema;
+	Oid			schema;			/* before the conversion */
 	char	   *name;
 } ConvertedTable;
 
@@ -69,6 +69,7 @@ static List *connected_tables(Oid relid);
 static List *add_neighbours(List *tables, Relation constraints);
 static Oid	root_of(Oid relid);
 static void prepare_table(Oid relid);
+static Oid	find_converted(const ConvertedTable *table, Oid new_schema);
 static void finish_table(Oid relid);
 static void finish_citus_table(Oid relid, CollectionSettings *settings);
 static void finish_plain_table(Oid relid, CollectionSettings *settings);
@@ -261,21 +262,40 @@ prepare_table(Oid relid)
 	ttl_docs_write_label(relid, &settings);
 }
 
-/* Completes the conversion of collections. */
+/*
+ * Completes the conversion of collections.  parsetree is the command that
+ * converted them, or NULL if a function of Citus did.
+ */
 void
-ttl_docs_end_conversion(List *tables)
+ttl_docs_end_conversion(List *tables, Node *parsetree)
 {
+	Oid			new_schema = InvalidOid;
 	ListCell   *lc;
 
 	CommandCounterIncrement();
+	if (parsetree != NULL && IsA(parsetree, AlterObjectSchemaStmt))
+		new_schema = get_namespace_oid(((AlterObjectSchemaStmt *) parsetree)->newschema, true);
 	foreach(lc, tables)
 	{
-		ConvertedTable *table = lfirst(lc);
-		Oid			relid = get_relname_relid(table->name, table->schema);
+		Oid			relid = find_converted(lfirst(lc), new_schema);
 
 		if (OidIsValid(relid) && ttl_docs_has_own_label(relid))
 			finish_table(relid);
 	}
+}
+
+/*
+ * Finds a table after the conversion.  It may be a new table of the same name,
+ * in the same schema or, after SET SCHEMA, in the new one.
+ */
+static Oid
+find_converted(const ConvertedTable *table, Oid new_schema)
+{
+	Oid			relid = get_relname_relid(table->name, table->schema);
+
+	if (!OidIsValid(relid) && OidIsValid(new_schema))
+		relid = get_relname_relid(table->name, new_schema);
+	return relid;
 }
 
 static void

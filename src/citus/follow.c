@@ -86,7 +86,7 @@ ttl_docs_follow_label(const SentLabel *sent)
 	foreach(lc, shards)
 		follow_on_shard(lfirst_oid(lc), &settings);
 	list_free(shards);
-	if (settings.changing)
+	if (settings.changing && !get_rel_relispartition(sent->relid))
 		ttl_docs_note_locked(sent->relid);
 }
 

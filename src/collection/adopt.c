@@ -316,14 +316,16 @@ add_system_columns(Oid relid, const CollectionSettings *settings,
  * Sets the default of _ts.  The trigger replaces every value of _ts, so the
  * default is only needed because the column is NOT NULL.  If Citus manages the
  * table, the default is a constant: Citus does not send a statement to the
- * shards as a whole if it contains a volatile function.
+ * shards as a whole if it contains a volatile function.  The constant marks
+ * rows that the trigger has not seen, such as those of a table that was created
+ * with LIKE and is attached later (recompute.c).
  */
 void
 ttl_docs_set_ts_default(Oid relid, bool constant)
 {
 	ttl_docs_run_ddl("ALTER TABLE %s ALTER COLUMN %s SET DEFAULT %s",
 					 ttl_docs_quoted_name(relid), TTL_DOCS_TS_COLUMN,
-					 constant ? "'1970-01-01 00:00:00+00'::pg_catalog.timestamptz" :
+					 constant ? "'-infinity'::pg_catalog.timestamptz" :
 					 "pg_catalog.clock_timestamp()");
 }
 

@@ -65,10 +65,9 @@ ttl_docs_create_collection(PG_FUNCTION_ARGS)
 	quoted = quote_qualified_identifier(name->schemaname, name->relname);
 	if (OidIsValid(existing))
 		report_existing(existing, name->relname, quoted, &settings);
-	ttl_docs_run_ddl("CREATE TABLE %s ("
-					 "id pg_catalog.text PRIMARY KEY DEFAULT pg_catalog.gen_random_uuid()::pg_catalog.text, "
-					 "doc pg_catalog.jsonb NOT NULL)", quoted);
-	CommandCounterIncrement();
+	ttl_docs_run_ddl_of_client(psprintf("CREATE TABLE %s ("
+										"id pg_catalog.text PRIMARY KEY DEFAULT pg_catalog.gen_random_uuid()::pg_catalog.text, "
+										"doc pg_catalog.jsonb NOT NULL)", quoted));
 	relid = RangeVarGetRelid(name, AccessExclusiveLock, false);
 	ttl_docs_adopt_table(relid, &settings, "doc", NULL);
 	PG_RETURN_OID(relid);

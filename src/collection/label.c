@@ -442,12 +442,13 @@ require_still_dead(Oid relid, const CollectionSettings *before,
 				 errhint("To change its settings, call ttl_docs.set_default_ttl().")));
 }
 
-/* Are two labels equal, apart from their "database" and "table"? */
+/* Are two labels equal, apart from their OIDs and passing flags? */
 static bool
 has_same_settings(const CollectionSettings *a, const CollectionSettings *b)
 {
 	CollectionSettings moved = *a;
 
+	moved.changing = b->changing;
 	moved.filling = b->filling;
 	moved.origin_database = b->origin_database;
 	moved.origin_relation = b->origin_relation;

@@ -6,7 +6,8 @@
  * A table can bring such rows when it is attached as a partition, or when it
  * had columns of these names before it was adopted.  Both columns follow from
  * the document and _ts.  Rows that already have the right values are not
- * written.
+ * written.  If _ts is -infinity, the default on Citus tables, the row has no
+ * stamp yet, and gets the clock.
  *
  * We replace the rows here instead of running an UPDATE.  For the user no
  * document changes, so triggers, rules, policies and constraints do not
@@ -112,22 +113,28 @@ recomputed_row(Relation rel, const Collection *collection, HeapTuple tuple)
 	Datum		slot = heap_getattr(tuple, collection->slot, tupdesc, &slot_isnull);
 	int64		old_slot = slot_isnull ? NO_SLOT : DatumGetInt64(slot);
 	int64		new_slot;
-	int			columns[2] = {collection->ttl, collection->slot};
-	Datum		values[2];
-	bool		nulls[2];
+	int			columns[3] = {collection->ttl, collection->slot, collection->ts};
+	Datum		values[3];
+	bool		nulls[3] = {false};
 
+	if (TIMESTAMP_IS_NOBEGIN(old.ts))
+		stamp.ts = ttl_docs_clock();
 	ttl_docs_read_ttl(doc, isnull, &stamp, &found);
 	new_slot = ttl_docs_slot(&stamp, collection->settings.default_ttl);
 	/* a slot that was computed under another DefaultTTL is right too */
 	if (stamp.inherits && new_slot != NO_SLOT && ttl_docs_may_be_slot(&stamp, old_slot))
 		new_slot = old_slot;
-	if (stamp.inherits == old.inherits && stamp.ttl == old.ttl && new_slot == old_slot)
+	if (stamp.inherits == old.inherits && stamp.ttl == old.ttl && new_slot == old_slot &&
+		stamp.ts == old.ts)
 		return NULL;
 	values[0] = Int32GetDatum(stamp.ttl);
 	nulls[0] = stamp.inherits;
 	values[1] = Int64GetDatum(new_slot);
 	nulls[1] = new_slot == NO_SLOT;
-	return heap_modify_tuple_by_cols(tuple, tupdesc, 2, columns, values, nulls);
+	/* _ts only if it was not set: it may be NULL */
+	values[2] = TimestampTzGetDatum(stamp.ts);
+	return heap_modify_tuple_by_cols(tuple, tupdesc, stamp.ts == old.ts ? 2 : 3,
+									 columns, values, nulls);
 }
 
 /* Replaces the row at tid, and adds index entries. */

@@ -169,6 +169,7 @@ extern char *ttl_docs_json_excerpt(Jsonb *value);
 
 /* sql.c */
 extern void ttl_docs_run_ddl(const char *format,...) pg_attribute_printf(1, 2);
+extern void ttl_docs_run_ddl_of_client(const char *sql);
 extern char *ttl_docs_quoted_name(Oid relid);
 extern char *ttl_docs_quoted_literal(Oid relid);
 extern bool ttl_docs_push_snapshot(void);

@@ -11,8 +11,13 @@
  */
 #include "postgres.h"
 
+#include "access/xact.h"
 #include "executor/spi.h"
 #include "lib/stringinfo.h"
+#include "nodes/makefuncs.h"
+#include "parser/parser.h"
+#include "tcop/dest.h"
+#include "tcop/utility.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/snapmgr.h"
@@ -44,6 +49,29 @@ ttl_docs_run_ddl(const char *format,...)
 		elog(ERROR, "SPI_execute failed: %s", sql.data);
 	SPI_finish();
 	pfree(sql.data);
+}
+
+/*
+ * Runs a utility command as if a client had sent it.  Citus distributes a new
+ * table in a distributed schema only if a client has sent CREATE TABLE.  Do
+ * not use this for a command that may commit.
+ */
+void
+ttl_docs_run_ddl_of_client(const char *sql)
+{
+	RawStmt    *raw = linitial_node(RawStmt, raw_parser(sql, RAW_PARSE_DEFAULT));
+	PlannedStmt *stmt = makeNode(PlannedStmt);
+	bool		pushed = ttl_docs_push_snapshot();
+
+	stmt->commandType = CMD_UTILITY;
+	stmt->utilityStmt = raw->stmt;
+	stmt->stmt_location = raw->stmt_location;
+	stmt->stmt_len = raw->stmt_len;
+	ProcessUtility(stmt, sql, false, PROCESS_UTILITY_TOPLEVEL, NULL, NULL,
+				   None_Receiver, NULL);
+	if (pushed)
+		PopActiveSnapshot();
+	CommandCounterIncrement();
 }
 
 /* A table's name for use in SQL: qualified and quoted. */
