@@ -69,6 +69,7 @@ INSERT INTO sec_calls (call) VALUES
     ('ttl_docs_internal.first_ts(''epoch''::timestamp, 1)'),
     ('ttl_docs_internal.is_live(''epoch'', 5, ''sec.c'')'),
     ('ttl_docs_internal.is_live_parent(''epoch'', 5, ''sec.c'')'),
+    ('ttl_docs_internal.node_clock() > 0'),
     ('ttl_docs_internal.patchable(''{}'')'),
     ('ttl_docs_internal.require_live(''epoch'', 5, ''sec.c'')'),
     ('ttl_docs_internal.returned_document(''{}'', ''"a"'', ''epoch'')'),
