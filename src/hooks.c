@@ -7,7 +7,8 @@
  * Each of our hooks calls the hook that was installed before it (the next
  * hook).  If there is none, the hook calls core's standard function, with one
  * exception: ttl_docs_run_copy_from() runs COPY FROM in place of
- * standard_ProcessUtility().
+ * standard_ProcessUtility().  It also does so if the only next hook is that of
+ * Citus.
  *
  * A utility command takes these steps.  Before them, core/guard.c refuses SET by
  * untrusted code during a delete as the owner of a table.
@@ -20,8 +21,8 @@
  *	5. citus/convert.c prepares collections that Citus may convert in the command.
  *	6. collection/ddl_notes.c raises an error if it can refuse the command
  *	   already.  Otherwise it begins to record what the command does.
- *	7. The command runs: in the next hook if there is one, otherwise in
- *	   write/copy_from.c if possible, otherwise in core.
+ *	7. The command runs: in write/copy_from.c if it is COPY FROM and there is no next
+ *	   hook but that of Citus, otherwise in the next hook or in core.
  *	8. collection/ddl_review.c reads the recorded notes, and may refuse the
  *	   command.
  *	9. citus/follow.c follows the label of a Citus table, and citus/convert.c
@@ -283,14 +284,19 @@ process_utility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
 			(void) ttl_docs_take_sent_label(&sent); /* of a command that failed */
 		takes_notes = ttl_docs_begin_notes(command->utilityStmt, context);
 
-		if (next_ProcessUtility)
-			next_ProcessUtility(command, queryString,
-								readOnlyTree && command == pstmt, context, params,
-								queryEnv, dest, qc);
-		else if (!ttl_docs_run_copy_from(command->utilityStmt, queryString, qc))
-			standard_ProcessUtility(command, queryString,
-									readOnlyTree && command == pstmt, context,
-									params, queryEnv, dest, qc);
+		if (!(IsA(command->utilityStmt, CopyStmt) &&
+			  (next_ProcessUtility == NULL || ttl_docs_is_next_to_citus()) &&
+			  ttl_docs_run_copy_from(command->utilityStmt, queryString, qc)))
+		{
+			if (next_ProcessUtility)
+				next_ProcessUtility(command, queryString,
+									readOnlyTree && command == pstmt, context, params,
+									queryEnv, dest, qc);
+			else
+				standard_ProcessUtility(command, queryString,
+										readOnlyTree && command == pstmt, context,
+										params, queryEnv, dest, qc);
+		}
 
 		if (takes_notes)
 		{
@@ -359,10 +365,7 @@ needs_fmgr(Oid function)
 static void
 call_function(FmgrHookEventType event, FmgrInfo *flinfo, Datum *private_data)
 {
-	if (next_fmgr)
-		next_fmgr(event, flinfo, private_data);
-	if (event == FHET_START)
-		ttl_docs_intercept_citus_call(flinfo);
+	ttl_docs_intercept_call(event, flinfo, private_data, next_fmgr);
 }
 
 /* ---- Caches and transactions ---- */

@@ -44,7 +44,10 @@ ttl_docs_copy_as_query(PlannedStmt *pstmt)
 	return pstmt;
 }
 
-/* Is this COPY collection TO?  Core refuses partitioned tables itself. */
+/*
+ * Is this COPY collection TO?  Core refuses partitioned tables itself.  For a
+ * distributed table, Citus runs COPY TO for each shard.
+ */
 static bool
 copies_collection_to(Node *parsetree, Oid *relid)
 {
@@ -56,7 +59,8 @@ copies_collection_to(Node *parsetree, Oid *relid)
 	*relid = RangeVarGetRelid(stmt->relation, AccessShareLock, true);
 	return OidIsValid(*relid) &&
 		get_rel_relkind(*relid) == RELKIND_RELATION &&
-		ttl_docs_lookup_collection(*relid, &collection);
+		ttl_docs_lookup_collection(*relid, &collection) &&
+		!(collection.settings.citus && ttl_docs_is_shell(*relid));
 }
 
 /* Selects the named columns, or else all columns except generated ones. */

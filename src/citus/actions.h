@@ -26,6 +26,7 @@ extern void ttl_docs_end_conversion(List *tables, Node *parsetree);
 
 /* calls.c */
 extern bool ttl_docs_is_citus_function(Oid function);
-extern void ttl_docs_intercept_citus_call(FmgrInfo *flinfo);
+extern void ttl_docs_intercept_call(FmgrHookEventType event, FmgrInfo *flinfo,
+									Datum *private_data, fmgr_hook_type next);
 
 #endif							/* TTL_DOCS_CITUS_ACTIONS_H */

@@ -6,9 +6,12 @@
  * Some functions of Citus convert a table, or copy the rows of a shard.  We
  * have to do something before and after them.  Core has no hook that shows the
  * arguments of a call, but its hook for functions (fmgr_hook) passes the
- * FmgrInfo that core uses for the next call of the function.  There we replace
+ * FmgrInfo with which core is about to call the function.  There we replace
  * the address of the function by that of run_intercepted(), which has the
  * arguments, and calls the original function.
+ *
+ * Core keeps a Datum for the hooks of each FmgrInfo.  We keep the original
+ * address there, and the Datum of the next hook.
  *
  * Core asks needs_fmgr_hook for every function that is looked up.  So
  * ttl_docs_is_citus_function() must be cheap: it answers for functions of core
@@ -48,29 +51,40 @@ typedef struct InterceptedFunction
 	CallKind	kind;
 	int			cascade_arg;	/* converts colocated tables, too, if true; -1 =
 								 * there is no such argument */
-	PGFunction	original;
 } InterceptedFunction;
 
+/* What we keep for an FmgrInfo */
+typedef struct InterceptedCall
+{
+	PGFunction	original;
+	Datum		next_private;	/* of the next hook */
+} InterceptedCall;
+
+/* The function that core calls next, through run_intercepted() */
+static PGFunction next_original = NULL;
+
 /* Functions of Citus, in the schema pg_catalog */
-static InterceptedFunction functions[] = {
-	{"create_distributed_table", CALL_CONVERTS_TABLE, -1, NULL},
-	{"create_distributed_table_concurrently", CALL_CONVERTS_CONCURRENTLY, -1, NULL},
-	{"create_reference_table", CALL_CONVERTS_TABLE, -1, NULL},
-	{"citus_add_local_table_to_metadata", CALL_CONVERTS_TABLE, -1, NULL},
-	{"undistribute_table", CALL_CONVERTS_TABLE, -1, NULL},
-	{"alter_distributed_table", CALL_CONVERTS_TABLE, 4, NULL},
-	{"alter_table_set_access_method", CALL_CONVERTS_TABLE, -1, NULL},
-	{"citus_schema_distribute", CALL_CONVERTS_SCHEMA, -1, NULL},
-	{"citus_schema_undistribute", CALL_CONVERTS_SCHEMA, -1, NULL},
-	{"remove_local_tables_from_metadata", CALL_CONVERTS_ANY, -1, NULL},
-	{"worker_copy_table_to_node", CALL_COPIES_TABLE, -1, NULL},
-	{"worker_split_copy", CALL_COPIES_SHARD, -1, NULL},
+static const InterceptedFunction functions[] = {
+	{"create_distributed_table", CALL_CONVERTS_TABLE, -1},
+	{"create_distributed_table_concurrently", CALL_CONVERTS_CONCURRENTLY, -1},
+	{"create_reference_table", CALL_CONVERTS_TABLE, -1},
+	{"citus_add_local_table_to_metadata", CALL_CONVERTS_TABLE, -1},
+	{"undistribute_table", CALL_CONVERTS_TABLE, -1},
+	{"alter_distributed_table", CALL_CONVERTS_TABLE, 4},
+	{"alter_table_set_access_method", CALL_CONVERTS_TABLE, -1},
+	{"citus_schema_distribute", CALL_CONVERTS_SCHEMA, -1},
+	{"citus_schema_undistribute", CALL_CONVERTS_SCHEMA, -1},
+	{"remove_local_tables_from_metadata", CALL_CONVERTS_ANY, -1},
+	{"worker_copy_table_to_node", CALL_COPIES_TABLE, -1},
+	{"worker_split_copy", CALL_COPIES_SHARD, -1},
 };
 
-static InterceptedFunction *find_function(Oid function);
+static const InterceptedFunction *find_function(Oid function);
 static Datum run_intercepted(PG_FUNCTION_ARGS);
-static Datum run_conversion(InterceptedFunction *function, FunctionCallInfo fcinfo);
-static Datum run_copy(InterceptedFunction *function, FunctionCallInfo fcinfo);
+static Datum run_conversion(const InterceptedFunction *function, PGFunction original,
+							FunctionCallInfo fcinfo);
+static Datum run_copy(const InterceptedFunction *function, PGFunction original,
+					  FunctionCallInfo fcinfo);
 
 /* Do we intercept calls of this function? */
 bool
@@ -79,22 +93,41 @@ ttl_docs_is_citus_function(Oid function)
 	return find_function(function) != NULL;
 }
 
-/* Core is about to call a function through this FmgrInfo. */
+/* The hook for functions: core is about to call one, or has called it. */
 void
-ttl_docs_intercept_citus_call(FmgrInfo *flinfo)
+ttl_docs_intercept_call(FmgrHookEventType event, FmgrInfo *flinfo, Datum *private_data,
+						fmgr_hook_type next)
 {
-	InterceptedFunction *function = find_function(flinfo->fn_oid);
+	InterceptedCall *call;
 
-	if (function == NULL || flinfo->fn_addr == run_intercepted || !ttl_docs_has_citus())
+	if (find_function(flinfo->fn_oid) == NULL)
+	{
+		if (next)
+			next(event, flinfo, private_data);
 		return;
-	function->original = flinfo->fn_addr;
-	flinfo->fn_addr = run_intercepted;
+	}
+	if (DatumGetPointer(*private_data) == NULL)
+	{
+		call = MemoryContextAllocZero(flinfo->fn_mcxt, sizeof(InterceptedCall));
+		*private_data = PointerGetDatum(call);
+	}
+	call = (InterceptedCall *) DatumGetPointer(*private_data);
+	if (next)
+		next(event, flinfo, &call->next_private);
+	if (event != FHET_START || !ttl_docs_has_citus())
+		return;
+	if (flinfo->fn_addr != run_intercepted)
+	{
+		call->original = flinfo->fn_addr;
+		flinfo->fn_addr = run_intercepted;
+	}
+	next_original = call->original;
 }
 
-static InterceptedFunction *
+static const InterceptedFunction *
 find_function(Oid function)
 {
-	InterceptedFunction *found = NULL;
+	const InterceptedFunction *found = NULL;
 	HeapTuple	tuple;
 
 	if (function < FirstNormalObjectId)
@@ -118,19 +151,20 @@ find_function(Oid function)
 static Datum
 run_intercepted(PG_FUNCTION_ARGS)
 {
-	InterceptedFunction *function = find_function(fcinfo->flinfo->fn_oid);
+	const InterceptedFunction *function = find_function(fcinfo->flinfo->fn_oid);
+	PGFunction	original = next_original;	/* a nested call changes it */
 
-	if (function == NULL)
-		elog(ERROR, "function %u of Citus has changed", fcinfo->flinfo->fn_oid);
-	if (function->kind != CALL_CONVERTS_ANY && PG_NARGS() > 0 && PG_ARGISNULL(0))
-		return function->original(fcinfo);
+	if (function == NULL ||
+		(function->kind != CALL_CONVERTS_ANY && PG_NARGS() > 0 && PG_ARGISNULL(0)))
+		return original(fcinfo);
 	if (function->kind == CALL_COPIES_TABLE || function->kind == CALL_COPIES_SHARD)
-		return run_copy(function, fcinfo);
-	return run_conversion(function, fcinfo);
+		return run_copy(function, original, fcinfo);
+	return run_conversion(function, original, fcinfo);
 }
 
 static Datum
-run_conversion(InterceptedFunction *function, FunctionCallInfo fcinfo)
+run_conversion(const InterceptedFunction *function, PGFunction original,
+			   FunctionCallInfo fcinfo)
 {
 	bool		cascades = function->cascade_arg >= 0 &&
 		PG_NARGS() > function->cascade_arg && !PG_ARGISNULL(function->cascade_arg) &&
@@ -142,7 +176,7 @@ run_conversion(InterceptedFunction *function, FunctionCallInfo fcinfo)
 	{
 		case CALL_CONVERTS_CONCURRENTLY:
 			ttl_docs_refuse_concurrent_conversion(PG_GETARG_OID(0));
-			return function->original(fcinfo);
+			return original(fcinfo);
 		case CALL_CONVERTS_SCHEMA:
 			tables = ttl_docs_convertible_in_schema(PG_GETARG_OID(0));
 			break;
@@ -153,13 +187,13 @@ run_conversion(InterceptedFunction *function, FunctionCallInfo fcinfo)
 			tables = ttl_docs_convertible_with(PG_GETARG_OID(0), cascades);
 	}
 	if (tables == NIL)
-		return function->original(fcinfo);
+		return original(fcinfo);
 
 	tables = ttl_docs_begin_conversion(tables);
 	ttl_docs_conversions++;
 	PG_TRY();
 	{
-		result = function->original(fcinfo);
+		result = original(fcinfo);
 	}
 	PG_FINALLY();
 	{
@@ -177,7 +211,8 @@ run_conversion(InterceptedFunction *function, FunctionCallInfo fcinfo)
  * user must own the shard, because the copy shows expired documents.
  */
 static Datum
-run_copy(InterceptedFunction *function, FunctionCallInfo fcinfo)
+run_copy(const InterceptedFunction *function, PGFunction original,
+		 FunctionCallInfo fcinfo)
 {
 	Oid			outer = ttl_docs_copied_shard;
 	Oid			shard = function->kind == CALL_COPIES_TABLE ? PG_GETARG_OID(0) :
@@ -190,7 +225,7 @@ run_copy(InterceptedFunction *function, FunctionCallInfo fcinfo)
 		ttl_docs_copied_shard = collection.root;
 	PG_TRY();
 	{
-		result = function->original(fcinfo);
+		result = original(fcinfo);
 	}
 	PG_FINALLY();
 	{

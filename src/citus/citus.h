@@ -41,6 +41,7 @@ extern void ttl_docs_require_supported_citus(void);
 
 /* session.c */
 extern bool ttl_docs_in_citus_session(void);
+extern bool ttl_docs_is_next_to_citus(void);
 extern bool ttl_docs_label_comes_from_citus(void);
 extern int	ttl_docs_conversions;
 extern Oid	ttl_docs_copied_shard;

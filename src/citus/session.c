@@ -15,7 +15,9 @@
  */
 #include "postgres.h"
 
+#include "miscadmin.h"
 #include "utils/guc.h"
+#include "utils/varlena.h"
 
 #include "citus/citus_internal.h"
 
@@ -28,6 +30,8 @@ Oid			ttl_docs_copied_shard = InvalidOid;
 /* The table that follow.c has locked for a change of its settings, and when */
 static Oid	locked_table = InvalidOid;
 static TimestampTz locked_at;
+
+static bool is_library(const char *path, const char *name);
 
 static const char *const name_prefixes[] = {
 	"citus_internal gpid=",
@@ -44,6 +48,36 @@ ttl_docs_in_citus_session(void)
 		if (strncmp(application_name, name_prefixes[i], strlen(name_prefixes[i])) == 0)
 			return ttl_docs_has_citus();
 	return false;
+}
+
+/*
+ * Is Citus the only library before us in shared_preload_libraries?  Then every
+ * hook that we call next is that of Citus, and Citus calls core next.
+ */
+bool
+ttl_docs_is_next_to_citus(void)
+{
+	static int	answer = -1;
+	List	   *libraries;
+
+	if (answer >= 0)
+		return answer != 0;
+	answer = 0;
+	if (SplitDirectoriesString(pstrdup(shared_preload_libraries_string), ',', &libraries) &&
+		list_length(libraries) >= 2)
+		answer = is_library(linitial(libraries), "citus") &&
+			is_library(lsecond(libraries), TTL_DOCS_EXTENSION);
+	return answer != 0;
+}
+
+static bool
+is_library(const char *path, const char *name)
+{
+	const char *file = last_dir_separator(path);
+
+	file = file != NULL ? file + 1 : path;
+	return strncmp(file, name, strlen(name)) == 0 &&
+		(file[strlen(name)] == '\0' || strcmp(file + strlen(name), ".so") == 0);
 }
 
 /* Does a SECURITY LABEL command that runs now come from Citus? */

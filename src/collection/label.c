@@ -404,7 +404,11 @@ accept_sent_label(Oid relid, const CollectionSettings *before,
 				  const CollectionSettings *settings)
 {
 	if (before != NULL && settings != NULL && !writes_shell_label)
+	{
+		if (!get_rel_relispartition(relid))
+			check_labelled_table(relid, settings);
 		require_still_dead(relid, before, settings);
+	}
 	/* the expired documents of a shell are in its shards, which still have labels */
 	if (settings == NULL && !ttl_docs_is_shell(relid))
 		ereport(ERROR,

@@ -19,14 +19,16 @@
  *   is_supported_command() does not list;
  * - COPY into a partitioned table, or into a table that has other BEFORE ROW
  *   triggers, transition tables or volatile defaults;
- * - COPY by replication or a restore;
+ * - COPY by replication or a restore, and COPY with which Citus fills a table;
+ * - COPY into a distributed table, which Citus runs;
  * - COPY that core will refuse: in a read-only transaction or in parallel
  *   mode, because of row security, or because the user lacks the privilege to
  *   read files or to run programs.  Core raises its own error.
  *
  * Running COPY here skips the hooks of libraries that were loaded before us.
  * They may count or audit commands.  So if there are such hooks, core runs
- * every COPY.
+ * every COPY.  There is one exception: the hook of Citus does nothing for COPY
+ * into a table that is not distributed, such as a shard (citus/session.c).
  *
  * Users can notice these differences, which are the same as for a table
  * without triggers:
@@ -222,7 +224,8 @@ open_supported_table(const RangeVar *name, Collection *collection)
 	if (!OidIsValid(relid) || get_rel_relkind(relid) != RELKIND_RELATION ||
 		!ttl_docs_lookup_collection(relid, collection) ||
 		collection->ts <= 0 || collection->ttl <= 0 || collection->slot <= 0 ||
-		ttl_docs_acts_for_backup(collection->root) ||
+		(collection->settings.citus && ttl_docs_is_shell(relid)) ||
+		ttl_docs_keeps_stamps(relid, collection) ||
 		check_enable_rls(relid, InvalidOid, true) == RLS_ENABLED)
 		return NULL;
 	rel = table_open(relid, NoLock);

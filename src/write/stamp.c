@@ -79,6 +79,20 @@ ttl_docs_begin_writes(DocumentWriter *writer, Relation rel,
 }
 
 /*
+ * Do the rows that are inserted now bring their stamps?  A restore brings
+ * them, and so does Citus when it fills a table with the rows of another one.
+ */
+bool
+ttl_docs_keeps_stamps(Oid relid, const Collection *collection)
+{
+	if (ttl_docs_acts_for_backup(collection->root))
+		return true;
+	return collection->settings.citus &&
+		(ttl_docs_is_filling(relid) ||
+		 (ttl_docs_is_filled_by_citus(relid) && ttl_docs_may_act_for_backup(relid)));
+}
+
+/*
  * Raises an error if a column that we read or set has the wrong type.  ALTER
  * COLUMN TYPE is refused only when the command ends.  Before that, a function
  * in its USING clause can write to the table.

@@ -57,7 +57,6 @@ typedef struct WriteState
 } WriteState;
 
 static WriteState *write_state(FunctionCallInfo fcinfo, TriggerData *trigdata);
-static bool citus_keeps_stamps(Oid relid);
 static HeapTuple before_insert(WriteState *state, TriggerData *trigdata);
 static HeapTuple before_update(WriteState *state, TriggerData *trigdata);
 static HeapTuple before_delete(WriteState *state, TriggerData *trigdata);
@@ -122,21 +121,12 @@ write_state(FunctionCallInfo fcinfo, TriggerData *trigdata)
 	caller = MemoryContextSwitchTo(fcinfo->flinfo->fn_mcxt);
 	state = palloc0(sizeof(WriteState));
 	ttl_docs_begin_writes(&state->writer, rel, &collection);
-	state->is_restore = ttl_docs_acts_for_backup(collection.root) ||
-		(collection.settings.citus && citus_keeps_stamps(RelationGetRelid(rel)));
+	state->is_restore = ttl_docs_keeps_stamps(RelationGetRelid(rel), &collection);
 	if (rel->rd_rel->relispartition)
 		state->partition = ttl_docs_make_partition_check(rel);
 	MemoryContextSwitchTo(caller);
 	fcinfo->flinfo->fn_extra = state;
 	return state;
-}
-
-/* Does Citus fill a table with rows of another one, with their stamps? */
-static bool
-citus_keeps_stamps(Oid relid)
-{
-	return ttl_docs_is_filling(relid) ||
-		(ttl_docs_is_filled_by_citus(relid) && ttl_docs_may_act_for_backup(relid));
 }
 
 static HeapTuple

@@ -22,6 +22,7 @@ typedef struct DocumentWriter
 	AnnouncedDocuments announced;	/* documents announced to the purge so far */
 	TimestampTz clock;			/* time of writing the current row */
 } DocumentWriter;
+extern bool ttl_docs_keeps_stamps(Oid relid, const Collection *collection);
 extern void ttl_docs_begin_writes(DocumentWriter *writer, Relation rel,
 								  const Collection *collection);
 extern HeapTuple ttl_docs_stamp_tuple(DocumentWriter *writer, Relation rel,
