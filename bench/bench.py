@@ -19,9 +19,9 @@ from tables import drop_all
 
 WORKLOADS = ('count', 'select_by_key', 'gin', 'other_tables', 'instructions', 'insert', 'copy', 'touch',
              'purge_idle', 'purge_load', 'purge_pass', 'settings', 'documents', 'growth', 'memory', 'alternatives',
-             'fsync_on')
+             'fsync_on', 'citus')
 # These take minutes, and --quick leaves them out.
-ONLY_FULL = ('instructions', 'growth', 'memory', 'alternatives', 'fsync_on')
+ONLY_FULL = ('instructions', 'growth', 'memory', 'alternatives', 'fsync_on', 'citus')
 
 
 class Scale(collections.namedtuple('Scale', 'rows few_rows most_rows sizes rounds turns seconds window curve')):

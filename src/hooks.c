@@ -133,6 +133,7 @@ static void subtransaction_ends(SubXactEvent event, SubTransactionId mySubid,
 void
 ttl_docs_hooks_init(void)
 {
+	ttl_docs_find_citus_library();
 	INSTALL(shmem_request_hook, next_shmem_request, request_shmem);
 	INSTALL(shmem_startup_hook, next_shmem_startup, startup_shmem);
 	INSTALL(post_parse_analyze_hook, next_post_parse_analyze, analyzed);

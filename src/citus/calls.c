@@ -14,8 +14,8 @@
  * address there, and the Datum of the next hook.
  *
  * Core asks needs_fmgr_hook for every function that is looked up.  So
- * ttl_docs_is_citus_function() must be cheap: it answers for functions of core
- * without a lookup.
+ * ttl_docs_is_citus_function() must be cheap: it answers without a lookup if
+ * Citus is not loaded, and for functions of core.
  *
  * On ERROR, the transaction or subtransaction is rolled back, and PG_FINALLY
  * restores our state.  A call can nest in another one.
@@ -130,7 +130,7 @@ find_function(Oid function)
 	const InterceptedFunction *found = NULL;
 	HeapTuple	tuple;
 
-	if (function < FirstNormalObjectId)
+	if (!ttl_docs_citus_is_loaded || function < FirstNormalObjectId)
 		return NULL;
 	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
 	if (!HeapTupleIsValid(tuple))

@@ -311,6 +311,8 @@ end_scan(CatalogScan *scan)
 static Oid
 find_catalog(const char *name)
 {
+	if (!ttl_docs_citus_is_loaded)
+		return InvalidOid;
 	return get_relname_relid(name, PG_CATALOG_NAMESPACE);
 }
 

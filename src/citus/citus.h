@@ -8,8 +8,8 @@
  * in shards: plain tables whose names end with the number of the shard, such
  * as sessions_102008.
  *
- * We do not link to Citus.  If a database has no Citus, each function returns
- * after a lookup in the system cache.
+ * We do not link to Citus.  If its library is not loaded, each function
+ * returns at once.
  *
  *-------------------------------------------------------------------------
  */
@@ -41,6 +41,8 @@ extern void ttl_docs_require_supported_citus(void);
 
 /* session.c */
 extern bool ttl_docs_in_citus_session(void);
+extern bool ttl_docs_citus_is_loaded;
+extern void ttl_docs_find_citus_library(void);
 extern bool ttl_docs_is_next_to_citus(void);
 extern bool ttl_docs_label_comes_from_citus(void);
 extern int	ttl_docs_conversions;

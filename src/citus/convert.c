@@ -73,7 +73,11 @@ static Oid	find_converted(const ConvertedTable *table, Oid new_schema);
 static void finish_table(Oid relid);
 static void finish_citus_table(Oid relid, CollectionSettings *settings);
 static void finish_plain_table(Oid relid, CollectionSettings *settings);
-static bool adds_foreign_key(AlterTableStmt *stmt);
+static List *convertible_with_name(RangeVar *name);
+static List *convertible_by_alter(AlterTableStmt *stmt);
+static List *convertible_by_drop(DropStmt *stmt);
+static List *only_autoconverted(List *tables);
+static bool adds_foreign_key(AlterTableCmd *cmd);
 
 /* Returns the collections that a conversion of a table may convert. */
 List *
@@ -357,64 +361,94 @@ finish_plain_table(Oid relid, CollectionSettings *settings)
  *	- A foreign key to a reference table makes a plain table a Citus table.
  *	- ALTER TABLE ... SET SCHEMA to a distributed schema does so, too, and back.
  *	- ATTACH PARTITION to a Citus table does so, too.
- *	- If a table or a foreign key is dropped, Citus makes tables plain that it
- *	  had converted because of a foreign key.
+ *	- If a table, a column or a foreign key is dropped, Citus makes tables plain
+ *	  that it had converted because of a foreign key.
  */
 List *
 ttl_docs_begin_conversion_by(Node *parsetree)
 {
-	RangeVar   *relation = NULL;
 	List	   *tables = NIL;
-	Oid			relid;
 
+	if (!ttl_docs_citus_is_loaded ||
+		!(IsA(parsetree, AlterTableStmt) || IsA(parsetree, AlterObjectSchemaStmt) ||
+		  IsA(parsetree, DropStmt)) ||
+		!ttl_docs_has_citus() || ttl_docs_in_citus_session() || ttl_docs_conversions > 0)
+		return NIL;
 	if (IsA(parsetree, AlterTableStmt))
-	{
-		AlterTableStmt *stmt = (AlterTableStmt *) parsetree;
-		AlterTableCmd *cmd = linitial_node(AlterTableCmd, stmt->cmds);
-
-		if (cmd->subtype == AT_AttachPartition)
-		{
-			if (ttl_docs_is_shell(RangeVarGetRelid(stmt->relation, NoLock, true)))
-				relation = ((PartitionCmd *) cmd->def)->name;
-		}
-		else if (adds_foreign_key(stmt))
-			relation = stmt->relation;
-	}
-	else if (IsA(parsetree, AlterObjectSchemaStmt))
-	{
-		if (((AlterObjectSchemaStmt *) parsetree)->objectType == OBJECT_TABLE)
-			relation = ((AlterObjectSchemaStmt *) parsetree)->relation;
-	}
-	else if (!IsA(parsetree, DropStmt))
-		return NIL;
-	if (!ttl_docs_has_citus() || ttl_docs_in_citus_session() || ttl_docs_conversions > 0)
-		return NIL;
-
-	relid = relation != NULL ? RangeVarGetRelid(relation, NoLock, true) : InvalidOid;
-	if (OidIsValid(relid))
-		tables = ttl_docs_convertible_with(relid, false);
-	tables = list_concat_unique_oid(tables, ttl_docs_autoconverted_tables());
+		tables = convertible_by_alter((AlterTableStmt *) parsetree);
+	else if (IsA(parsetree, DropStmt))
+		tables = convertible_by_drop((DropStmt *) parsetree);
+	else if (((AlterObjectSchemaStmt *) parsetree)->objectType == OBJECT_TABLE)
+		tables = convertible_with_name(((AlterObjectSchemaStmt *) parsetree)->relation);
 	return tables != NIL ? ttl_docs_begin_conversion(tables) : NIL;
 }
 
-static bool
-adds_foreign_key(AlterTableStmt *stmt)
+static List *
+convertible_with_name(RangeVar *name)
 {
+	Oid			relid = RangeVarGetRelid(name, NoLock, true);
+
+	return OidIsValid(relid) ? ttl_docs_convertible_with(relid, false) : NIL;
+}
+
+static List *
+convertible_by_alter(AlterTableStmt *stmt)
+{
+	bool		drops = false;
 	ListCell   *lc;
 
 	foreach(lc, stmt->cmds)
 	{
 		AlterTableCmd *cmd = lfirst_node(AlterTableCmd, lc);
-		ListCell   *constraint;
 
-		if (cmd->subtype == AT_AddConstraint &&
-			((Constraint *) cmd->def)->contype == CONSTR_FOREIGN)
-			return true;
-		if (cmd->subtype != AT_AddColumn)
-			continue;
-		foreach(constraint, ((ColumnDef *) cmd->def)->constraints)
-			if (lfirst_node(Constraint, constraint)->contype == CONSTR_FOREIGN)
-				return true;
+		if (cmd->subtype == AT_AttachPartition)
+			return ttl_docs_is_shell(RangeVarGetRelid(stmt->relation, NoLock, true)) ?
+				convertible_with_name(((PartitionCmd *) cmd->def)->name) : NIL;
+		if (adds_foreign_key(cmd))
+			return convertible_with_name(stmt->relation);
+		drops |= cmd->subtype == AT_DropConstraint || cmd->subtype == AT_DropColumn;
 	}
+	return drops ? only_autoconverted(convertible_with_name(stmt->relation)) : NIL;
+}
+
+static List *
+convertible_by_drop(DropStmt *stmt)
+{
+	List	   *tables = NIL;
+	ListCell   *lc;
+
+	if (stmt->removeType != OBJECT_TABLE)
+		return stmt->behavior == DROP_CASCADE ? ttl_docs_autoconverted_tables() : NIL;
+	foreach(lc, stmt->objects)
+		tables = list_concat_unique_oid(tables,
+										convertible_with_name(makeRangeVarFromNameList(lfirst(lc))));
+	return only_autoconverted(tables);
+}
+
+static List *
+only_autoconverted(List *tables)
+{
+	List	   *autoconverted = ttl_docs_autoconverted_tables();
+	List	   *found = NIL;
+	ListCell   *lc;
+
+	foreach(lc, tables)
+		if (list_member_oid(autoconverted, lfirst_oid(lc)))
+			found = lappend_oid(found, lfirst_oid(lc));
+	return found;
+}
+
+static bool
+adds_foreign_key(AlterTableCmd *cmd)
+{
+	ListCell   *lc;
+
+	if (cmd->subtype == AT_AddConstraint)
+		return ((Constraint *) cmd->def)->contype == CONSTR_FOREIGN;
+	if (cmd->subtype != AT_AddColumn)
+		return false;
+	foreach(lc, ((ColumnDef *) cmd->def)->constraints)
+		if (lfirst_node(Constraint, lc)->contype == CONSTR_FOREIGN)
+			return true;
 	return false;
 }

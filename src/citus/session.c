@@ -21,6 +21,10 @@
 
 #include "citus/citus_internal.h"
 
+/* Is the library of Citus loaded?  If not, no database has a use for Citus. */
+bool		ttl_docs_citus_is_loaded = false;
+static bool is_next_to_citus = false;
+
 /* Conversions that run in this session, one nested in the other */
 int			ttl_docs_conversions = 0;
 
@@ -51,23 +55,30 @@ ttl_docs_in_citus_session(void)
 }
 
 /*
- * Is Citus the only library before us in shared_preload_libraries?  Then every
- * hook that we call next is that of Citus, and Citus calls core next.
+ * Finds Citus in shared_preload_libraries.  It has to be the first library
+ * there; otherwise it does not load.
+ */
+void
+ttl_docs_find_citus_library(void)
+{
+	List	   *libraries;
+
+	if (!SplitDirectoriesString(pstrdup(shared_preload_libraries_string), ',', &libraries) ||
+		libraries == NIL || !is_library(linitial(libraries), "citus"))
+		return;
+	ttl_docs_citus_is_loaded = true;
+	is_next_to_citus = list_length(libraries) > 1 &&
+		is_library(lsecond(libraries), TTL_DOCS_EXTENSION);
+}
+
+/*
+ * Is Citus the only library that was loaded before us?  Then every hook that
+ * we call next is that of Citus, and Citus calls core next.
  */
 bool
 ttl_docs_is_next_to_citus(void)
 {
-	static int	answer = -1;
-	List	   *libraries;
-
-	if (answer >= 0)
-		return answer != 0;
-	answer = 0;
-	if (SplitDirectoriesString(pstrdup(shared_preload_libraries_string), ',', &libraries) &&
-		list_length(libraries) >= 2)
-		answer = is_library(linitial(libraries), "citus") &&
-			is_library(lsecond(libraries), TTL_DOCS_EXTENSION);
-	return answer != 0;
+	return is_next_to_citus;
 }
 
 static bool

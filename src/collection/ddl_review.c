@@ -125,29 +125,31 @@ review_dropped_extension(void)
  * after pg_upgrade the purge continues.  Existing partitions get copies of the
  * label.
  *
- * A dump of a Citus table has the label, but not the hidden trigger.
- * pg_upgrade also brings the catalogs of Citus, so the trigger is created as a
- * hidden one.  Otherwise the table is not a Citus table any more: a restore
- * creates plain tables.
+ * A dump of a Citus table has the label, but not the hidden trigger, so the
+ * trigger is created here.  A restore creates plain tables, but somebody may
+ * have distributed the table before its label is restored.  pg_upgrade brings
+ * the catalogs of Citus later.
  */
 static void
 review_restored(Oid relid)
 {
 	CollectionSettings settings;
+	bool		is_citus;
 
 	if (!ttl_docs_read_label(relid, &settings))
 		return;
 	if (!IsBinaryUpgrade && settings.origin_database == MyDatabaseId &&
 		settings.origin_relation == relid)
 		settings.origin_relation = InvalidOid;
-	if (settings.citus && IsBinaryUpgrade)
-		ttl_docs_create_trigger(relid, true);
-	else if (settings.citus)
-	{
-		settings.citus = false;
-		ttl_docs_set_ts_default(relid, false);
-		ttl_docs_create_trigger(relid, false);
-	}
+	is_citus = IsBinaryUpgrade ? settings.citus : ttl_docs_is_shell(relid);
+	if (is_citus || settings.citus)
+		ttl_docs_create_trigger(relid, is_citus);
+	if (is_citus != settings.citus)
+		ttl_docs_set_ts_default(relid, is_citus);
+	/* other nodes have other OIDs; zero means "restored" on all of them */
+	if (is_citus && !IsBinaryUpgrade)
+		settings.origin_relation = InvalidOid;
+	settings.citus = is_citus;
 	settings.filling = settings.changing = false;
 	ttl_docs_write_label(relid, &settings);
 }
