@@ -24,7 +24,6 @@
 
 #include "collection/collection_internal.h"
 
-static void require_heap(Relation rel);
 static void require_suitable_citus_table(Relation rel);
 static void require_no_inheritance(Relation rel);
 static void require_suitable_partitions(Relation rel);
@@ -56,7 +55,7 @@ ttl_docs_require_adoptable(Relation rel)
 				 errmsg("temporary table \"%s\" cannot be a collection",
 						RelationGetRelationName(rel)),
 				 errhint("Use a plain or an unlogged table.")));
-	require_heap(rel);
+	ttl_docs_require_heap(rel);
 	require_suitable_citus_table(rel);
 	require_no_inheritance(rel);
 	require_suitable_partitions(rel);
@@ -66,8 +65,8 @@ ttl_docs_require_adoptable(Relation rel)
  * Raises an error unless the rows are in a heap.  Other table access methods,
  * such as columnar, cannot delete or lock single rows.
  */
-static void
-require_heap(Relation rel)
+void
+ttl_docs_require_heap(Relation rel)
 {
 	if (rel->rd_rel->relkind == RELKIND_RELATION &&
 		rel->rd_rel->relam != HEAP_TABLE_AM_OID)
@@ -180,7 +179,7 @@ require_suitable_partitions(Relation rel)
 							RelationGetRelationName(rel),
 							RelationGetRelationName(part)),
 					 errhint("Detach the foreign table first with ALTER TABLE ... DETACH PARTITION.")));
-		require_heap(part);
+		ttl_docs_require_heap(part);
 		if (ttl_docs_citus_kind(RelationGetRelid(part)) !=
 			ttl_docs_citus_kind(RelationGetRelid(rel)))
 			ttl_docs_report_mixed_partition(RelationGetRelid(rel), RelationGetRelid(part));

@@ -264,6 +264,7 @@ review_new_partition(Oid relid, const Collection *collection)
 					 errdetail("The foreign server would return expired documents."),
 					 errhint("Copy the rows of \"%s\" into a local table.",
 							 RelationGetRelationName(rel))));
+		ttl_docs_require_heap(rel);
 		ttl_docs_refuse_system_column_in_key(rel);
 		ttl_docs_require_last_trigger(rel);
 		table_close(rel, NoLock);

@@ -23,8 +23,10 @@
  */
 #include "postgres.h"
 
+#include "access/relation.h"
 #include "access/table.h"
 #include "access/xact.h"
+#include "catalog/namespace.h"
 #include "catalog/pg_trigger.h"
 #include "catalog/pg_type.h"
 #include "commands/extension.h"
@@ -37,6 +39,7 @@
 
 #include "collection/collection_internal.h"
 
+static void review_access_method(AlterTableStmt *stmt);
 static void review_note(Note *note, Node *parsetree);
 static void review_dropped_extension(void);
 static void review_restored(Oid relid);
@@ -56,6 +59,8 @@ ttl_docs_review(List *notes, Node *parsetree)
 {
 	ListCell   *lc;
 
+	if (IsA(parsetree, AlterTableStmt))
+		review_access_method((AlterTableStmt *) parsetree);
 	if (notes == NIL)
 		return;
 	CommandCounterIncrement();
@@ -67,6 +72,30 @@ ttl_docs_review(List *notes, Node *parsetree)
 
 			if (note->kind == kind)
 				review_note(note, parsetree);
+		}
+	}
+}
+
+/* Refuses ALTER TABLE ... SET ACCESS METHOD for a collection. */
+static void
+review_access_method(AlterTableStmt *stmt)
+{
+	Collection	collection;
+	Oid			relid;
+	ListCell   *lc;
+
+	foreach(lc, stmt->cmds)
+	{
+		if (lfirst_node(AlterTableCmd, lc)->subtype != AT_SetAccessMethod)
+			continue;
+		CommandCounterIncrement();
+		relid = RangeVarGetRelid(stmt->relation, NoLock, true);
+		if (OidIsValid(relid) && ttl_docs_lookup_collection(relid, &collection))
+		{
+			Relation	rel = relation_open(relid, AccessShareLock);
+
+			ttl_docs_require_heap(rel);
+			relation_close(rel, AccessShareLock);
 		}
 	}
 }
