@@ -29,8 +29,12 @@
  *
  * After the conversion, we look up each table by its name, because some
  * conversions create a new table of the same name.  If the table is a Citus
- * table, its label loses "filling".  If it is a plain table, we undo steps 2
- * to 4.
+ * table, its label loses "filling" on all nodes.  If it is a plain table, we
+ * undo steps 2 to 4.
+ *
+ * The labels with "filling" are visible only in the sessions that wrote them.
+ * So Citus must use one session on each node for the whole conversion
+ * (ttl_docs_require_propagation()).
  *
  * Citus can convert other tables along with the named one: those that foreign
  * keys connect with it, and those that are colocated.  So we prepare all
@@ -260,6 +264,7 @@ prepare_table(Oid relid)
 	settings.citus = settings.filling = true;
 	if (!is_shell)
 	{
+		ttl_docs_require_propagation(relid);
 		ttl_docs_hide_trigger(relid, true);
 		ttl_docs_set_ts_default(relid, true);
 	}
@@ -325,9 +330,8 @@ finish_citus_table(Oid relid, CollectionSettings *settings)
 		settings->origin_relation = relid;
 	if (!ttl_docs_has_trigger(relid))
 		ttl_docs_create_trigger(relid, true);
-	/* other nodes ignore "filling" when this transaction has ended */
-	ttl_docs_set_label(relid, settings);
-	CommandCounterIncrement();
+	/* without "filling", on all nodes: the transaction may write more rows */
+	ttl_docs_write_label(relid, settings);
 }
 
 /* The table is a plain table again, or Citus has not converted it. */
