@@ -29,12 +29,13 @@ PG_FUNCTION_INFO_V1(ttl_docs_expires_under);
 
 #define PREVIEW_COUNTS		5	/* number of counts, the first result columns */
 #define PREVIEW_EXAMPLES	5	/* maximum number of documents to name */
+#define PREVIEW_EXCERPT		64	/* maximum length of a document as a name */
 
 static void preview_counts(const char *table, const char *live,
 						   const char *expires, Datum *counts);
-static Datum preview_examples(Relation rel, const char *live,
-							  const char *expires);
-static char *document_name_expression(Relation rel);
+static Datum preview_examples(Relation rel, const char *doc_column,
+							  const char *live, const char *expires);
+static char *document_name_expression(Relation rel, const char *doc_column);
 
 /*
  * preview(collection regclass, default_ttl integer)
@@ -68,11 +69,18 @@ ttl_docs_preview(PG_FUNCTION_ARGS)
 	expires = psprintf("%s.expires_under(%s, %s, %s)", TTL_DOCS_INTERNAL,
 					   TTL_DOCS_TS_COLUMN, TTL_DOCS_TTL_COLUMN,
 					   on ? psprintf("%d", default_ttl) : "NULL");
-	/* needed if settings of the session make expired documents visible */
-	live = psprintf("NOT %s.is_expired(%u, %s, %s)", TTL_DOCS_SCHEMA, relid,
+
+	/*
+	 * needed if settings of the session make expired documents visible; has
+	 * the name of the table, because it has another OID on other nodes of
+	 * Citus
+	 */
+	live = psprintf("NOT %s.is_expired(%s::pg_catalog.regclass, %s, %s)",
+					TTL_DOCS_SCHEMA, ttl_docs_quoted_literal(relid),
 					TTL_DOCS_TS_COLUMN, TTL_DOCS_TTL_COLUMN);
 	preview_counts(ttl_docs_quoted_name(relid), live, expires, values);
-	values[PREVIEW_COUNTS] = preview_examples(rel, live, expires);
+	values[PREVIEW_COUNTS] = preview_examples(rel, NameStr(collection.settings.doc_column),
+											  live, expires);
 	table_close(rel, NoLock);
 	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(tupdesc),
 													  values, nulls)));
@@ -113,7 +121,8 @@ preview_counts(const char *table, const char *live, const char *expires,
 
 /* Returns the names of a few documents that would expire now, as text[]. */
 static Datum
-preview_examples(Relation rel, const char *live, const char *expires)
+preview_examples(Relation rel, const char *doc_column, const char *live,
+				 const char *expires)
 {
 	char	   *sql;
 	bool		isnull;
@@ -121,7 +130,7 @@ preview_examples(Relation rel, const char *live, const char *expires)
 
 	sql = psprintf("SELECT ARRAY(SELECT %s FROM %s"
 				   " WHERE %s AND %s OPERATOR(pg_catalog.<=) %s.now() LIMIT %d)",
-				   document_name_expression(rel),
+				   document_name_expression(rel, doc_column),
 				   ttl_docs_quoted_name(RelationGetRelid(rel)), live, expires,
 				   TTL_DOCS_SCHEMA, PREVIEW_EXAMPLES);
 	SPI_connect();
@@ -134,14 +143,21 @@ preview_examples(Relation rel, const char *live, const char *expires)
 	return examples;
 }
 
-/* Returns SQL for the name of a document: its primary key, or its ctid. */
+/*
+ * Returns SQL for the name of a document: its primary key, or its ctid.  On a
+ * shell of Citus, rows of several shards have the same ctid.  There the name is
+ * the beginning of the document.
+ */
 static char *
-document_name_expression(Relation rel)
+document_name_expression(Relation rel, const char *doc_column)
 {
 	Bitmapset  *key = RelationGetIndexAttrBitmap(rel, INDEX_ATTR_BITMAP_PRIMARY_KEY);
 	StringInfoData buf;
 	int			member = -1;
 
+	if (bms_is_empty(key) && ttl_docs_is_shell(RelationGetRelid(rel)))
+		return psprintf("pg_catalog.left(%s::pg_catalog.text, %d)",
+						quote_identifier(doc_column), PREVIEW_EXCERPT);
 	if (bms_is_empty(key))
 		return pstrdup("ctid::pg_catalog.text");
 	initStringInfo(&buf);

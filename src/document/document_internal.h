@@ -17,6 +17,7 @@
 #define TTL_DOCS_DOCUMENT_INTERNAL_H
 
 #include "executor/spi.h"
+#include "nodes/execnodes.h"
 
 #include "collection/collection.h"
 #include "document/document.h"
@@ -35,6 +36,7 @@ typedef struct DocumentKey
 	Oid			index;			/* index of the primary key */
 	bool		is_number;		/* the type is numeric */
 	bool		is_generated;	/* the column is generated */
+	bool		is_shell;		/* the table is a shell of Citus */
 } DocumentKey;
 
 /*
@@ -65,8 +67,18 @@ extern void ttl_docs_run_statement(const DocumentKey *key,
 								   const Datum *key_value, Jsonb *doc,
 								   DestReceiver *receiver);
 
+/* returned.c */
+extern char *ttl_docs_returned_text(const DocumentKey *key, const char *key_column,
+									const char *doc_column);
+extern Jsonb *ttl_docs_returned_row(const DocumentKey *key, HeapTuple row,
+									TupleDesc tupdesc);
+extern void ttl_docs_returned_rows(const DocumentKey *key, Tuplestorestate *rows,
+								   ReturnSetInfo *rsinfo);
+
 /* id.c */
 extern bool ttl_docs_contains_domain(Oid type);
+extern int	ttl_docs_begin_portable_output(void);
+extern void ttl_docs_set_locally(const char *name, const char *value);
 extern bool ttl_docs_find_id(Jsonb *doc, JsonbValue *id);
 extern Datum ttl_docs_key_of_arg(const DocumentKey *key, FunctionCallInfo fcinfo,
 								 int arg);
@@ -74,6 +86,8 @@ extern Datum ttl_docs_key_of_id(const DocumentKey *key, const JsonbValue *id);
 extern char *ttl_docs_text_of_key(const DocumentKey *key, Datum value);
 extern Datum ttl_docs_new_key(const DocumentKey *key);
 extern void ttl_docs_make_id(JsonbValue *id, const DocumentKey *key, Datum value);
+extern void ttl_docs_make_id_of_text(JsonbValue *id, const DocumentKey *key,
+									 char *text);
 extern bool ttl_docs_same_key(const DocumentKey *key, Datum a, Datum b);
 
 /* properties.c */
@@ -87,5 +101,7 @@ extern Jsonb *ttl_docs_set_properties(Jsonb *doc, const Property *properties,
 extern JsonbValue *ttl_docs_get_property(Jsonb *doc, const char *name,
 										 JsonbValue *value);
 extern Jsonb *ttl_docs_without_property(Jsonb *doc, const char *name);
+extern Jsonb *ttl_docs_add_properties(Jsonb *doc, JsonbValue *id,
+									  const TimestampTz *ts);
 
 #endif							/* TTL_DOCS_DOCUMENT_INTERNAL_H */

@@ -25,6 +25,7 @@
 #include "executor/tstoreReceiver.h"
 #include "fmgr.h"
 #include "funcapi.h"
+#include "miscadmin.h"
 #include "tcop/dest.h"
 #include "utils/builtins.h"
 #include "utils/jsonb.h"
@@ -54,6 +55,9 @@ pg_noreturn static void report_no_document(const DocumentKey *key,
 										   Datum value);
 static uint64 run_for_key(const DocumentKey *key, DocumentStatement statement,
 						  Datum key_value, Jsonb *doc, Jsonb **returned);
+static void run_for_set(const DocumentKey *key, DocumentStatement statement,
+						const Datum *key_value, Jsonb *filter,
+						ReturnSetInfo *rsinfo);
 
 /*
  * create_document(collection regclass, doc jsonb)
@@ -224,7 +228,6 @@ ttl_docs_documents(PG_FUNCTION_ARGS)
 	Datum		value;
 	Datum	   *key_value = NULL;
 	JsonbValue	property;
-	DestReceiver *receiver;
 
 	if (!PG_ARGISNULL(1))
 	{
@@ -248,14 +251,7 @@ ttl_docs_documents(PG_FUNCTION_ARGS)
 		}
 	}
 	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
-	receiver = CreateDestReceiver(DestTuplestore);
-	SetTuplestoreDestReceiverParams(receiver, rsinfo->setResult,
-									rsinfo->econtext->ecxt_per_query_memory,
-									false, NULL, NULL);
-	SPI_connect();
-	ttl_docs_run_statement(&key, statement, key_value, filter, receiver);
-	SPI_finish();
-	receiver->rDestroy(receiver);
+	run_for_set(&key, statement, key_value, filter, rsinfo);
 	return (Datum) 0;
 }
 
@@ -349,25 +345,50 @@ static uint64
 run_for_key(const DocumentKey *key, DocumentStatement statement, Datum key_value,
 			Jsonb *doc, Jsonb **returned)
 {
-	bool		isnull = true;
-	Datum		value = (Datum) 0;
+	MemoryContext caller = CurrentMemoryContext;
 	uint64		processed;
 
 	SPI_connect();
 	ttl_docs_run_statement(key, statement, &key_value, doc, NULL);
 	processed = SPI_processed;
-	/* a rule may have replaced the statement with one that has no result */
-	if (returned != NULL && processed > 0 && SPI_tuptable != NULL)
-		value = SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1,
-							  &isnull);
-	if (!isnull)
-		value = SPI_datumTransfer(value, false, -1);
-	SPI_finish();
-
-	/*
-	 * after SPI_finish(), so that detoasting allocates in the caller's memory
-	 */
 	if (returned != NULL)
-		*returned = isnull ? NULL : DatumGetJsonbP(value);
+	{
+		MemoryContext spi = MemoryContextSwitchTo(caller);
+
+		/* a rule may have replaced the statement with one that has no result */
+		*returned = processed == 0 || SPI_tuptable == NULL ? NULL :
+			ttl_docs_returned_row(key, SPI_tuptable->vals[0], SPI_tuptable->tupdesc);
+		MemoryContextSwitchTo(spi);
+	}
+	SPI_finish();
 	return processed;
+}
+
+/*
+ * Runs a statement that reads any number of documents, and puts them into the
+ * result of a set-returning function.
+ */
+static void
+run_for_set(const DocumentKey *key, DocumentStatement statement,
+			const Datum *key_value, Jsonb *filter, ReturnSetInfo *rsinfo)
+{
+	Tuplestorestate *rows = rsinfo->setResult;
+	MemoryContext rows_context = rsinfo->econtext->ecxt_per_query_memory;
+	DestReceiver *receiver = CreateDestReceiver(DestTuplestore);
+
+	if (key->is_shell)
+	{
+		rows = tuplestore_begin_heap(false, false, work_mem);
+		rows_context = CurrentMemoryContext;
+	}
+	SetTuplestoreDestReceiverParams(receiver, rows, rows_context, false, NULL, NULL);
+	SPI_connect();
+	ttl_docs_run_statement(key, statement, key_value, filter, receiver);
+	SPI_finish();
+	receiver->rDestroy(receiver);
+	if (key->is_shell)
+	{
+		ttl_docs_returned_rows(key, rows, rsinfo);
+		tuplestore_end(rows);
+	}
 }

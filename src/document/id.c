@@ -39,8 +39,6 @@
 static char *id_text(const DocumentKey *key, const JsonbValue *id);
 static char *number_text(const DocumentKey *key, Numeric number);
 static Oid	id_arg_type(FunctionCallInfo fcinfo, int arg);
-static int	begin_portable_output(void);
-static void set_locally(const char *name, const char *value);
 static char *portable_text(const DocumentKey *key, Oid type, Datum value);
 static char *json_id_text(const DocumentKey *key, Jsonb *json);
 static Datum key_of_text(const DocumentKey *key, char *text);
@@ -157,7 +155,7 @@ ttl_docs_key_of_arg(const DocumentKey *key, FunctionCallInfo fcinfo, int arg)
 		return value;
 	if (type == TEXTOID)
 		return key_of_text(key, TextDatumGetCString(value));
-	nest_level = begin_portable_output();
+	nest_level = ttl_docs_begin_portable_output();
 	result = key_of_text(key, portable_text(key, type, value));
 	AtEOXact_GUC(true, nest_level);
 	return result;
@@ -170,23 +168,23 @@ ttl_docs_key_of_arg(const DocumentKey *key, FunctionCallInfo fcinfo, int arg)
  * AtEOXact_GUC(), which restores the settings.  After an error, the end of the
  * transaction or subtransaction restores them.
  */
-static int
-begin_portable_output(void)
+int
+ttl_docs_begin_portable_output(void)
 {
 	int			nest_level = NewGUCNestLevel();
 
 	if (DateStyle != USE_ISO_DATES)
-		set_locally("datestyle", "ISO");
+		ttl_docs_set_locally("datestyle", "ISO");
 	if (IntervalStyle != INTSTYLE_POSTGRES)
-		set_locally("intervalstyle", "postgres");
+		ttl_docs_set_locally("intervalstyle", "postgres");
 	if (extra_float_digits < 1)
-		set_locally("extra_float_digits", "1");
+		ttl_docs_set_locally("extra_float_digits", "1");
 	return nest_level;
 }
 
 /* Sets a parameter until the end of the GUC nest level. */
-static void
-set_locally(const char *name, const char *value)
+void
+ttl_docs_set_locally(const char *name, const char *value)
 {
 	(void) set_config_option(name, value, PGC_USERSET, PGC_S_SESSION,
 							 GUC_ACTION_SAVE, true, 0, false);
@@ -268,7 +266,7 @@ json_id_text(const DocumentKey *key, Jsonb *json)
 char *
 ttl_docs_text_of_key(const DocumentKey *key, Datum value)
 {
-	int			nest_level = begin_portable_output();
+	int			nest_level = ttl_docs_begin_portable_output();
 	Oid			output;
 	bool		is_varlena;
 	char	   *text;
@@ -336,8 +334,13 @@ evaluate_default(const DocumentKey *key, Datum *value)
 void
 ttl_docs_make_id(JsonbValue *id, const DocumentKey *key, Datum value)
 {
-	char	   *text = ttl_docs_text_of_key(key, value);
+	ttl_docs_make_id_of_text(id, key, ttl_docs_text_of_key(key, value));
+}
 
+/* Makes the id for a key that its output function has printed. */
+void
+ttl_docs_make_id_of_text(JsonbValue *id, const DocumentKey *key, char *text)
+{
 	if (key->is_number)
 	{
 		id->type = jbvNumeric;

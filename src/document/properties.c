@@ -157,27 +157,41 @@ ttl_docs_patchable(PG_FUNCTION_ARGS)
 Datum
 ttl_docs_returned_document(PG_FUNCTION_ARGS)
 {
-	Jsonb	   *doc = PG_ARGISNULL(0) ? NULL : PG_GETARG_JSONB_P(0);
-	Property	properties[2];
 	JsonbValue	id;
+	bool		has_id = !PG_ARGISNULL(1) &&
+		JsonbExtractScalar(&PG_GETARG_JSONB_P(1)->root, &id);
+	TimestampTz ts = PG_ARGISNULL(2) ? 0 : PG_GETARG_TIMESTAMPTZ(2);
+
+	PG_RETURN_JSONB_P(ttl_docs_add_properties(PG_ARGISNULL(0) ? NULL : PG_GETARG_JSONB_P(0),
+											  has_id ? &id : NULL,
+											  PG_ARGISNULL(2) ? NULL : &ts));
+}
+
+/*
+ * Returns a document as clients get it.  doc is NULL if the column is NULL; id
+ * and ts are NULL if the row has none.
+ */
+Jsonb *
+ttl_docs_add_properties(Jsonb *doc, JsonbValue *id, const TimestampTz *ts)
+{
+	Property	properties[2];
 	JsonbValue	own_id;
-	JsonbValue	ts;
+	JsonbValue	seconds;
 	int			count = 0;
 
 	if (doc != NULL && !JB_ROOT_IS_OBJECT(doc))
-		PG_RETURN_JSONB_P(doc);
+		return doc;
 
-	if (!PG_ARGISNULL(1) &&
-		JsonbExtractScalar(&PG_GETARG_JSONB_P(1)->root, &id) &&
+	if (id != NULL &&
 		!(doc != NULL && ttl_docs_get_property(doc, ID_PROPERTY, &own_id) != NULL &&
-		  has_id_of_key(&own_id, &id)))
-		properties[count++] = (Property) {ID_PROPERTY, &id};
-	if (!PG_ARGISNULL(2) && !TIMESTAMP_NOT_FINITE(PG_GETARG_TIMESTAMPTZ(2)))
+		  has_id_of_key(&own_id, id)))
+		properties[count++] = (Property) {ID_PROPERTY, id};
+	if (ts != NULL && !TIMESTAMP_NOT_FINITE(*ts))
 	{
-		ts = seconds_since_1970(PG_GETARG_TIMESTAMPTZ(2));
-		properties[count++] = (Property) {TS_PROPERTY, &ts};
+		seconds = seconds_since_1970(*ts);
+		properties[count++] = (Property) {TS_PROPERTY, &seconds};
 	}
-	PG_RETURN_JSONB_P(ttl_docs_set_properties(doc, properties, count));
+	return ttl_docs_set_properties(doc, properties, count);
 }
 
 /*

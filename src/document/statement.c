@@ -37,10 +37,11 @@
 #include "catalog/pg_operator.h"
 #include "catalog/pg_type.h"
 #include "nodes/bitmapset.h"
-#include "parser/parse_coerce.h"
+#include "parser/parse_oper.h"
 #include "storage/lmgr.h"
 #include "tcop/dest.h"
 #include "utils/builtins.h"
+#include "utils/guc.h"
 #include "utils/hsearch.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
@@ -72,6 +73,7 @@ static bool has_invalid_tables = false;
  */
 static int	running_statements = 0;
 
+static int	begin_shell_settings(void);
 static SPIPlanPtr find_plan(const DocumentKey *key, DocumentStatement statement);
 static void require_same_table(SPIPlanPtr plan, Oid relid);
 static DocumentTable *find_table(Oid relid);
@@ -83,9 +85,8 @@ static char *statement_text(const DocumentKey *key, DocumentStatement statement)
 static char *insert_text(const DocumentKey *key, const char *table,
 						 const char *key_column, const char *doc_column,
 						 const char *options);
-static char *returned_text(const DocumentKey *key, const char *key_column,
-						   const char *doc_column);
 static char *key_condition(const DocumentKey *key, const char *key_column);
+static bool is_chosen_by_parser(Form_pg_operator operator, Oid type);
 
 void
 ttl_docs_document_init(void)
@@ -129,6 +130,7 @@ ttl_docs_run_statement(const DocumentKey *key, DocumentStatement statement,
 	ParamListInfo params = makeParamList(2);
 	SPIExecuteOptions options = {.params = params, .dest = receiver};
 	SPIPlanPtr	plan;
+	int			nest_level = 0;
 	int			code;
 
 	params->params[0] = (ParamExternData) {key_value != NULL ? *key_value : (Datum) 0,
@@ -140,12 +142,32 @@ ttl_docs_run_statement(const DocumentKey *key, DocumentStatement statement,
 	plan = find_plan(key, statement);
 	ttl_docs_end_turns |= TURN_OF_DOCUMENT;
 	running_statements++;
+	if (key->is_shell)
+		nest_level = begin_shell_settings();
 	code = SPI_execute_plan_extended(plan, &options);
+	if (key->is_shell)
+		AtEOXact_GUC(true, nest_level);
 	running_statements--;
 	if (code < 0)
 		elog(ERROR, "could not run the statement of a document function: %s",
 			 SPI_result_code_string(code));
 	require_same_table(plan, key->relid);
+}
+
+/*
+ * Sets parameters for a statement on a shell.  Citus prints the key for other
+ * nodes, which read it under other settings.  Returns the argument for
+ * AtEOXact_GUC(), which restores the settings.
+ */
+static int
+begin_shell_settings(void)
+{
+	int			nest_level = ttl_docs_begin_portable_output();
+
+	/* this setting overrides plan_options() */
+	if (plan_cache_mode == PLAN_CACHE_MODE_FORCE_GENERIC_PLAN)
+		ttl_docs_set_locally("plan_cache_mode", "auto");
+	return nest_level;
 }
 
 /* Returns the plan of a statement.  It is not freed while it runs. */
@@ -203,7 +225,7 @@ static void
 require_same_key(const DocumentKey *key, const DocumentKey *current)
 {
 	if (key->column != current->column || key->type != current->type ||
-		key->is_generated != current->is_generated)
+		key->is_generated != current->is_generated || key->is_shell != current->is_shell)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_IN_USE),
 				 errmsg("primary key of \"%s\" has changed while a document function was running",
@@ -215,10 +237,16 @@ require_same_key(const DocumentKey *key, const DocumentKey *current)
  * A statement with a key finds one row, whatever the key, so a generic plan
  * is best.  But a generic plan locks all partitions of a partitioned table,
  * and a custom plan locks only one of them.
+ *
+ * A shell always gets a custom plan.  Citus does not support generic plans of
+ * statements that go to several shards, and Citus 13.2 crashes in some generic
+ * plans with RETURNING.
  */
 static int
 plan_options(const DocumentKey *key, DocumentStatement statement)
 {
+	if (key->is_shell)
+		return CURSOR_OPT_CUSTOM_PLAN;
 	if (statement >= STATEMENT_ALL)
 		return CURSOR_OPT_PARALLEL_OK;
 	return get_rel_relkind(key->relid) == RELKIND_PARTITIONED_TABLE ? 0 :
@@ -306,6 +334,7 @@ find_key(Oid relid)
 			break;
 	}
 	key.index = get_constraint_index(constraint);
+	key.is_shell = ttl_docs_is_shell(relid);
 	return key;
 }
 
@@ -404,7 +433,7 @@ statement_text(const DocumentKey *key, DocumentStatement statement)
 	if (!ttl_docs_lookup_collection(key->relid, &collection))
 		ttl_docs_report_no_collection(key->relid);
 	doc_column = quote_identifier(NameStr(collection.settings.doc_column));
-	returned = returned_text(key, key_column, doc_column);
+	returned = ttl_docs_returned_text(key, key_column, doc_column);
 
 	switch (statement)
 	{
@@ -462,32 +491,15 @@ insert_text(const DocumentKey *key, const char *table, const char *key_column,
 }
 
 /*
- * Returns an SQL expression for the document as clients get it.  A key of a
- * string type is cast to text.  For other types that are not numbers, the id
- * is the result of the type's output function, which concat() calls.  A cast
- * to text could give another result.
- */
-static char *
-returned_text(const DocumentKey *key, const char *key_column,
-			  const char *doc_column)
-{
-	const char *id;
-
-	if (key->is_number)
-		id = key_column;
-	else if (TypeCategory(key->type) == TYPCATEGORY_STRING)
-		id = psprintf("%s::pg_catalog.text", key_column);
-	else
-		id = psprintf("pg_catalog.concat(%s)", key_column);
-	return psprintf("%s.returned_document(%s, pg_catalog.to_jsonb(%s), %s)",
-					TTL_DOCS_INTERNAL, doc_column, id, TTL_DOCS_TS_COLUMN);
-}
-
-/*
  * Returns an SQL condition that compares the key column with $1, by the
  * equality operator of the primary key.  Both sides are cast to the types of
  * the operator.  Otherwise the parser could choose another operator with the
  * same name.
+ *
+ * Citus finds the shard of a key only if there is no cast.  So on a shell,
+ * there is none if the parser chooses the operator anyway.  A domain keeps the
+ * cast, and the statement goes to all shards: to find the shard, Citus would
+ * convert $1 to the domain, and fail for a key that the domain does not allow.
  */
 static char *
 key_condition(const DocumentKey *key, const char *key_column)
@@ -505,7 +517,9 @@ key_condition(const DocumentKey *key, const char *key_column)
 		elog(ERROR, "cache lookup failed for operator %u", operator);
 	form = (Form_pg_operator) GETSTRUCT(tuple);
 	/* polymorphic types need no cast: users cannot extend pg_catalog */
-	if (get_typtype(type) != TYPTYPE_PSEUDO)
+	if (get_typtype(type) != TYPTYPE_PSEUDO &&
+		!(key->is_shell && get_atttype(key->relid, key->column) == key->type &&
+		  is_chosen_by_parser(form, key->type)))
 		cast = psprintf("::%s", format_type_be_qualified(type));
 	text = psprintf("%s%s OPERATOR(%s.%s) $1%s", key_column, cast,
 					quote_identifier(get_namespace_name(form->oprnamespace)),
@@ -518,4 +532,18 @@ key_condition(const DocumentKey *key, const char *key_column)
 	ReleaseSysCache(tuple);
 	index_close(index, AccessShareLock);
 	return text;
+}
+
+/* Does the parser choose this operator to compare two values of the type? */
+static bool
+is_chosen_by_parser(Form_pg_operator operator, Oid type)
+{
+	List	   *name = list_make2(makeString(get_namespace_name(operator->oprnamespace)),
+								  makeString(NameStr(operator->oprname)));
+	Operator	chosen = oper(NULL, name, type, type, true, -1);
+	bool		is_same = chosen != NULL && oprid(chosen) == operator->oid;
+
+	if (chosen != NULL)
+		ReleaseSysCache(chosen);
+	return is_same;
 }
