@@ -27,6 +27,7 @@
 PG_FUNCTION_INFO_V1(ttl_docs_node_clock);
 
 static const char *lock_name(LOCKMODE lockmode);
+static void use_local_execution(Oid shell);
 static void require_on(const char *setting, Oid shell);
 
 /*
@@ -101,6 +102,26 @@ ttl_docs_lock_on_all_nodes(Oid shell, LOCKMODE lockmode)
 	ttl_docs_require_propagation(shell);
 	ttl_docs_run_ddl("LOCK TABLE %s IN %s MODE", ttl_docs_quoted_name(shell),
 					 lock_name(lockmode));
+	if (ttl_docs_local_shards(shell) != NIL)
+		use_local_execution(shell);
+}
+
+/*
+ * Makes Citus work on the shards of this node in this session, until the
+ * transaction ends.  Otherwise Citus may open a second session on this node
+ * for a command on all shards, and the two sessions would wait for each
+ * other's locks.  Citus decides for the rest of the transaction when it
+ * executes the first query in a function.  So we run a query that reads
+ * nothing, after the table is locked.
+ */
+static void
+use_local_execution(Oid shell)
+{
+	SPI_connect();
+	if (SPI_execute(psprintf("SELECT 1 FROM %s LIMIT 0", ttl_docs_quoted_name(shell)),
+					false, 0) != SPI_OK_SELECT)
+		elog(ERROR, "could not query \"%s\"", get_rel_name(shell));
+	SPI_finish();
 }
 
 static const char *

@@ -79,17 +79,32 @@ ttl_docs_require_heap(Relation rel)
 }
 
 /*
+ * Raises an error if the table is a shard of Citus: its settings are those of
+ * the distributed table.
+ */
+void
+ttl_docs_refuse_shard(Oid relid)
+{
+	int64		shard;
+	Oid			shell = ttl_docs_shell_of_shard(relid, &shard);
+
+	if (OidIsValid(shell))
+		ereport(ERROR,
+				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+				 errmsg("\"%s\" is a shard of the distributed table \"%s\"",
+						get_rel_name(relid), get_rel_name(shell)),
+				 errhint("Call the function for \"%s\".", get_rel_name(shell))));
+}
+
+/*
  * Raises an error if Citus keeps several copies of each row, because each
- * copy would have its own _ts.  Also refuses a shard: its settings are those
- * of the distributed table.
+ * copy would have its own _ts.  Also refuses a shard.
  */
 static void
 require_suitable_citus_table(Relation rel)
 {
 	Oid			relid = RelationGetRelid(rel);
 	CitusKind	kind = ttl_docs_citus_kind(relid);
-	Oid			shell;
-	int64		shard;
 
 	if (kind == CITUS_REPLICATED)
 		ereport(ERROR,
@@ -101,16 +116,8 @@ require_suitable_citus_table(Relation rel)
 				 errhint("Use a distributed table with one copy of each row.")));
 	if (kind == CITUS_SHELL)
 		ttl_docs_require_supported_citus();
-	if (ttl_docs_label_comes_from_citus())
-		return;
-	shell = ttl_docs_shell_of_shard(relid, &shard);
-	if (OidIsValid(shell))
-		ereport(ERROR,
-				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
-				 errmsg("\"%s\" is a shard of the Citus table \"%s\"",
-						RelationGetRelationName(rel), get_rel_name(shell)),
-				 errhint("Call the function for \"%s\", on the coordinator.",
-						 get_rel_name(shell))));
+	if (!ttl_docs_label_comes_from_citus())
+		ttl_docs_refuse_shard(relid);
 }
 
 /* Raises an error: Citus manages a partitioned table or a partition, not both. */

@@ -46,6 +46,7 @@ extern RangeVar *ttl_docs_parse_name(const char *name);
 /* adoptable.c */
 extern void ttl_docs_refuse_system_column_in_key(Relation rel);
 extern void ttl_docs_require_heap(Relation rel);
+extern void ttl_docs_refuse_shard(Oid relid);
 pg_noreturn extern void ttl_docs_report_mixed_partition(Oid parent, Oid child);
 extern AttrNumber ttl_docs_find_system_column(Relation rel, const char *name,
 											  Oid type);

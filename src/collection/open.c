@@ -129,18 +129,9 @@ ttl_docs_open_collection(Oid relid, LOCKMODE lockmode, Collection *collection)
 static void
 lock_citus_table(Oid relid, LOCKMODE lockmode)
 {
-	int64		shard;
-	Oid			shell;
-
 	if (ttl_docs_in_citus_session())
 		return;
-	shell = ttl_docs_shell_of_shard(relid, &shard);
-	if (OidIsValid(shell))
-		ereport(ERROR,
-				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
-				 errmsg("\"%s\" is a shard of the collection \"%s\"",
-						get_rel_name(relid), get_rel_name(shell)),
-				 errhint("Call the function for \"%s\".", get_rel_name(shell))));
+	ttl_docs_refuse_shard(relid);
 	if (ttl_docs_is_shell(relid))
 		ttl_docs_lock_on_all_nodes(relid, lockmode);
 }
