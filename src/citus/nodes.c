@@ -111,14 +111,15 @@ ttl_docs_lock_on_all_nodes(Oid shell, LOCKMODE lockmode)
  * transaction ends.  Otherwise Citus may open a second session on this node
  * for a command on all shards, and the two sessions would wait for each
  * other's locks.  Citus decides for the rest of the transaction when it
- * executes the first query in a function.  So we run a query that reads
- * nothing, after the table is locked.
+ * executes the first query in a function.  So we run a query on all shards
+ * that reads at most one row of each, after the table is locked.
  */
 static void
 use_local_execution(Oid shell)
 {
 	SPI_connect();
-	if (SPI_execute(psprintf("SELECT 1 FROM %s LIMIT 0", ttl_docs_quoted_name(shell)),
+	if (SPI_execute(psprintf("SELECT 1 FROM %s WHERE ctid OPERATOR(pg_catalog.=) '(0,1)'",
+							 ttl_docs_quoted_name(shell)),
 					false, 0) != SPI_OK_SELECT)
 		elog(ERROR, "could not query \"%s\"", get_rel_name(shell));
 	SPI_finish();
