@@ -80,6 +80,7 @@ static void finish_plain_table(Oid relid, CollectionSettings *settings);
 static List *convertible_with_name(RangeVar *name);
 static List *convertible_by_alter(AlterTableStmt *stmt);
 static List *convertible_by_drop(DropStmt *stmt);
+static List *without_shells(List *tables);
 static List *only_autoconverted(List *tables);
 static bool adds_foreign_key(AlterTableCmd *cmd);
 
@@ -408,8 +409,9 @@ convertible_by_alter(AlterTableStmt *stmt)
 		if (cmd->subtype == AT_AttachPartition)
 			return ttl_docs_is_shell(RangeVarGetRelid(stmt->relation, NoLock, true)) ?
 				convertible_with_name(((PartitionCmd *) cmd->def)->name) : NIL;
+		/* Citus converts plain tables only */
 		if (adds_foreign_key(cmd))
-			return convertible_with_name(stmt->relation);
+			return without_shells(convertible_with_name(stmt->relation));
 		drops |= cmd->subtype == AT_DropConstraint || cmd->subtype == AT_DropColumn;
 	}
 	return drops ? only_autoconverted(convertible_with_name(stmt->relation)) : NIL;
@@ -427,6 +429,18 @@ convertible_by_drop(DropStmt *stmt)
 		tables = list_concat_unique_oid(tables,
 										convertible_with_name(makeRangeVarFromNameList(lfirst(lc))));
 	return only_autoconverted(tables);
+}
+
+static List *
+without_shells(List *tables)
+{
+	List	   *found = NIL;
+	ListCell   *lc;
+
+	foreach(lc, tables)
+		if (!ttl_docs_is_shell(lfirst_oid(lc)))
+			found = lappend_oid(found, lfirst_oid(lc));
+	return found;
 }
 
 static List *

@@ -127,6 +127,7 @@ ttl_docs_adopt_table(Oid relid, CollectionSettings *settings,
 	NewlyExpired expired = {.is_complete = true};
 	char	   *stamp;
 
+	ttl_docs_require_heap(rel);
 	ttl_docs_refuse_shard(relid);
 	ttl_docs_lock_tree(relid, AccessExclusiveLock);
 	settings->citus = ttl_docs_is_shell(relid);
