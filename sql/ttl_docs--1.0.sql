@@ -436,6 +436,58 @@ AS 'MODULE_PATHNAME', 'ttl_docs_node_clock';
 COMMENT ON FUNCTION ttl_docs_internal.node_clock() IS
 'internal: the clock of this node of Citus, in microseconds';
 
+CREATE FUNCTION ttl_docs_internal.is_shard(collection regclass)
+RETURNS boolean
+LANGUAGE C STABLE STRICT PARALLEL SAFE
+AS 'MODULE_PATHNAME', 'ttl_docs_sql_is_shard';
+COMMENT ON FUNCTION ttl_docs_internal.is_shard(regclass) IS
+'internal: test whether a collection whose label has "citus" is a shard of Citus';
+
+CREATE PROCEDURE ttl_docs_internal.purge_shards(
+    collection text,
+    instant bigint,
+    positions text,
+    milliseconds integer,
+    INOUT result text)
+LANGUAGE C
+AS 'MODULE_PATHNAME', 'ttl_docs_purge_shards';
+COMMENT ON PROCEDURE ttl_docs_internal.purge_shards(text, bigint, text, integer, text) IS
+'internal: purge the shards of a distributed collection that are on this node of Citus';
+
+CREATE FUNCTION ttl_docs_internal.newly_expired(collection text, label_before text, label_after text)
+RETURNS text
+LANGUAGE C VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'ttl_docs_node_newly_expired';
+COMMENT ON FUNCTION ttl_docs_internal.newly_expired(text, text, text) IS
+'internal: count documents on this node of Citus that a change of settings makes expire';
+
+CREATE FUNCTION ttl_docs_internal.node_stats()
+RETURNS text
+LANGUAGE C VOLATILE PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'ttl_docs_node_stats';
+COMMENT ON FUNCTION ttl_docs_internal.node_stats() IS
+'internal: get the statistics of all shards on this node of Citus';
+
+CREATE FUNCTION ttl_docs_internal.shard_stats(
+    OUT collection regclass,
+    OUT node text,
+    OUT shard text,
+    OUT state text,
+    OUT estimated_backlog bigint,
+    OUT estimated_bytes bigint,
+    OUT oldest_overdue interval,
+    OUT purged bigint,
+    OUT batches bigint,
+    OUT last_purge timestamptz,
+    OUT undeletable bigint,
+    OUT last_error text,
+    OUT last_error_at timestamptz)
+RETURNS SETOF record
+LANGUAGE C VOLATILE PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'ttl_docs_shard_stats';
+COMMENT ON FUNCTION ttl_docs_internal.shard_stats() IS
+'internal: get the rows of the view stat_shards';
+
 --
 -- Internal functions, and document_ttl(), which users may call, too
 --
@@ -578,6 +630,10 @@ SELECT c.collection,
          WHERE l.provider OPERATOR(pg_catalog.=) 'ttl_docs'
            AND l.classoid OPERATOR(pg_catalog.=) 'pg_catalog.pg_class'::pg_catalog.regclass
            AND l.objsubid OPERATOR(pg_catalog.=) 0
+           -- Omit shards of Citus: they belong to the distributed table.
+           AND CASE WHEN (s.settings OPERATOR(pg_catalog.->>) 'citus')::pg_catalog.bool
+                    THEN NOT ttl_docs_internal.is_shard(l.objoid)
+                    ELSE true END
            -- Omit partitions: their label is a copy of the root's.
            AND NOT EXISTS (SELECT FROM pg_catalog.pg_inherits AS i
                              JOIN pg_catalog.pg_seclabel AS p
@@ -647,3 +703,48 @@ COMMENT ON COLUMN ttl_docs.stat_collections.last_error IS
 COMMENT ON COLUMN ttl_docs.stat_collections.last_error_at IS
 'when the last error occurred';
 GRANT SELECT ON ttl_docs.stat_collections TO PUBLIC;
+
+CREATE VIEW ttl_docs.stat_shards AS
+SELECT s.collection,
+       s.node,
+       s.shard,
+       s.state,
+       s.estimated_backlog,
+       s.estimated_bytes,
+       s.oldest_overdue,
+       s.purged,
+       s.batches,
+       s.last_purge,
+       s.undeletable,
+       s.last_error,
+       s.last_error_at
+  FROM ttl_docs_internal.shard_stats() AS s;
+COMMENT ON VIEW ttl_docs.stat_shards IS
+'state of the purge of each shard on each node of Citus, and statistics since the node started; empty without Citus';
+COMMENT ON COLUMN ttl_docs.stat_shards.collection IS
+'distributed table of the collection, or NULL if it is not known';
+COMMENT ON COLUMN ttl_docs.stat_shards.node IS
+'host and port of the node';
+COMMENT ON COLUMN ttl_docs.stat_shards.shard IS
+'table on that node that holds the documents of the shard';
+COMMENT ON COLUMN ttl_docs.stat_shards.state IS
+'what the purge does with the shard, or why it does nothing';
+COMMENT ON COLUMN ttl_docs.stat_shards.estimated_backlog IS
+'estimated number of expired documents on disk, or NULL if some tables are not counted';
+COMMENT ON COLUMN ttl_docs.stat_shards.estimated_bytes IS
+'estimated disk space of these documents without indexes, in bytes, or NULL if it is unknown';
+COMMENT ON COLUMN ttl_docs.stat_shards.oldest_overdue IS
+'time since the first of these documents expired, or NULL if there is none, or if the indexing is lazy';
+COMMENT ON COLUMN ttl_docs.stat_shards.purged IS
+'number of documents that were purged';
+COMMENT ON COLUMN ttl_docs.stat_shards.batches IS
+'number of transactions that purged them';
+COMMENT ON COLUMN ttl_docs.stat_shards.last_purge IS
+'when documents were last purged';
+COMMENT ON COLUMN ttl_docs.stat_shards.undeletable IS
+'number of expired documents that could not be deleted; the purge retries them';
+COMMENT ON COLUMN ttl_docs.stat_shards.last_error IS
+'last error of the purge, or why the node did not answer; only the owner and members of pg_read_all_stats see errors of the purge';
+COMMENT ON COLUMN ttl_docs.stat_shards.last_error_at IS
+'when the last error occurred';
+GRANT SELECT ON ttl_docs.stat_shards TO PUBLIC;

@@ -92,6 +92,8 @@ typedef struct CollectionSettings
 	bool		citus;			/* the table is a shell or shard of Citus */
 	bool		changing;		/* only in the text of a label: the sender is about
 								 * to change the settings, and needs locks */
+	bool		resuming;		/* only in the text of a label: resume_purge() was
+								 * called on another node */
 	bool		filling;		/* only in the text of a label: Citus fills the
 								 * table in the transaction that wrote it */
 	Oid			origin_database;	/* database where the label was written */

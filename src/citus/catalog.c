@@ -75,7 +75,6 @@ static bool parse_shard_number(const char *name, int64 *shard);
 static Oid	shell_of_shard_number(int64 shard);
 static char *shard_name(Oid shell, int64 shard);
 static bool is_placed_here(int64 shard);
-static int	local_group(void);
 static char *citus_version(void);
 
 /* Does this database have Citus? */
@@ -196,6 +195,22 @@ bool
 ttl_docs_is_shard_in_use(Oid relid, int64 *shard)
 {
 	return OidIsValid(ttl_docs_shell_of_shard(relid, shard)) && is_placed_here(*shard);
+}
+
+/*
+ * Is a table whose label has "citus" a shard?  True also for a shard that the
+ * catalogs do not know: a split has created it and fills it, or has replaced
+ * it, or its distributed table is gone.  Without Citus, such a table is like
+ * any other.
+ */
+bool
+ttl_docs_is_shard(Oid relid)
+{
+	char	   *name = get_rel_name(relid);
+	int64		shard;
+
+	return name != NULL && ttl_docs_has_citus() && parse_shard_number(name, &shard) &&
+		!ttl_docs_is_shell(relid);
 }
 
 /* Raises an error if the version of Citus does not send labels to nodes. */
@@ -390,7 +405,7 @@ is_placed_here(int64 shard)
 {
 	CatalogScan scan;
 	bool		found = false;
-	int			here = local_group();
+	int			here = ttl_docs_local_group();
 
 	if (!begin_scan(&scan, "pg_dist_placement", "pg_dist_placement_shardid_index",
 					"shardid", Int64GetDatum(shard), INT8OID))
@@ -402,8 +417,9 @@ is_placed_here(int64 shard)
 	return found;
 }
 
-static int
-local_group(void)
+/* Returns the number of the group of this node. */
+int
+ttl_docs_local_group(void)
 {
 	CatalogScan scan;
 	int			group = 0;

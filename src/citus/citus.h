@@ -16,8 +16,10 @@
 #ifndef TTL_DOCS_CITUS_H
 #define TTL_DOCS_CITUS_H
 
+#include "lib/stringinfo.h"
 #include "nodes/pg_list.h"
 #include "storage/lockdefs.h"
+#include "utils/jsonb.h"
 
 #include "core/core.h"
 
@@ -37,7 +39,12 @@ extern Oid	ttl_docs_shell_of_shard(Oid relid, int64 *shard);
 extern List *ttl_docs_local_shards(Oid shell);
 extern Oid	ttl_docs_local_shard(int64 shard);
 extern bool ttl_docs_is_shard_in_use(Oid relid, int64 *shard);
+extern bool ttl_docs_is_shard(Oid relid);
+extern int	ttl_docs_local_group(void);
 extern void ttl_docs_require_supported_citus(void);
+
+/* shard_lock.c */
+extern bool ttl_docs_lock_shard(Oid relid, bool waits);
 
 /* session.c */
 extern bool ttl_docs_in_citus_session(void);
@@ -70,5 +77,15 @@ extern List *ttl_docs_ask_all_nodes_or_fail(const char *sql);
 extern void ttl_docs_lock_on_all_nodes(Oid shell, LOCKMODE lockmode);
 extern void ttl_docs_require_propagation(Oid shell);
 extern TimestampTz ttl_docs_latest_clock(Oid relid);
+
+/* answers.c */
+extern JsonbContainer *ttl_docs_parse_answer(const NodeAnswer *answer);
+extern char *ttl_docs_answer_text(JsonbContainer *object, const char *key);
+extern int64 ttl_docs_answer_integer(JsonbContainer *object, const char *key);
+extern bool ttl_docs_answer_flag(JsonbContainer *object, const char *key);
+extern List *ttl_docs_answer_objects(JsonbContainer *object, const char *key);
+extern void ttl_docs_append_text(StringInfo json, const char *key, const char *value);
+extern void ttl_docs_append_integer(StringInfo json, const char *key, int64 value);
+extern void ttl_docs_append_flag(StringInfo json, const char *key, bool value);
 
 #endif							/* TTL_DOCS_CITUS_H */

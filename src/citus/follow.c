@@ -18,6 +18,8 @@
  *
  *	- A label on a shell: lock the shards of this node in the order of their
  *	  numbers, and write the same label to them.
+ *	- A label with "resuming": also do what resume_purge() does besides writing
+ *	  the label.  The written labels do not keep "resuming".
  *	- A label on any Citus table: create the hidden trigger if it is missing.
  *	- No label: delete the expired documents of the shards, as release() does,
  *	  and drop labels and triggers.
@@ -55,6 +57,7 @@
 
 #include "citus/actions.h"
 #include "citus/citus_internal.h"
+#include "purge/purge.h"
 
 static void follow_on_shard(Oid shard, const CollectionSettings *settings);
 static void label_table(Oid relid, CollectionSettings settings);
@@ -72,6 +75,7 @@ ttl_docs_follow_label(const SentLabel *sent)
 	CollectionSettings settings;
 	List	   *shards;
 	ListCell   *lc;
+	bool		resumes;
 
 	/* core has written the label, but it is not visible yet */
 	CommandCounterIncrement();
@@ -81,10 +85,16 @@ ttl_docs_follow_label(const SentLabel *sent)
 		return;
 	}
 	settings.citus = true;
+	resumes = settings.resuming;
+	settings.resuming = false;
 	label_table(sent->relid, settings);
 	shards = ttl_docs_is_shell(sent->relid) ? ttl_docs_local_shards(sent->relid) : NIL;
 	foreach(lc, shards)
+	{
 		follow_on_shard(lfirst_oid(lc), &settings);
+		if (resumes)
+			ttl_docs_reset_purge(lfirst_oid(lc));
+	}
 	list_free(shards);
 	if (settings.changing && !get_rel_relispartition(sent->relid))
 		ttl_docs_note_locked(sent->relid);

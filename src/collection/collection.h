@@ -71,6 +71,8 @@ extern Oid	ttl_docs_collection_arg(FunctionCallInfo fcinfo);
 extern Oid	ttl_docs_declared_arg_type(FunctionCallInfo fcinfo, int arg);
 extern Relation ttl_docs_open_collection(Oid relid, LOCKMODE lockmode,
 										 Collection *collection);
+extern Oid	ttl_docs_find_table(const char *name, bool missing_ok);
+extern Oid	ttl_docs_find_owned(const char *name, bool missing_ok);
 pg_noreturn extern void ttl_docs_report_no_collection(Oid relid);
 
 /* partitions.c */

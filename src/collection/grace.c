@@ -27,6 +27,11 @@
  * change is committed.  An error undoes the whole change, because it aborts
  * the transaction.
  *
+ * On Citus, each node counts in its shards, and the caller adds up the counts.
+ * Other sessions do that: they do not see rows that the caller's transaction
+ * has written, and must not wait for its locks.  So they lock nothing but the
+ * shards, and if the caller has locked a shard, its count is unknown.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -36,20 +41,36 @@
 #include "access/table.h"
 #include "access/tableam.h"
 #include "executor/tuptable.h"
+#include "fmgr.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
+#include "storage/lmgr.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
+#include "utils/syscache.h"
 
 #include "collection/collection_internal.h"
 
-/* Maximum number of entries of the purge index to read for one change */
+PG_FUNCTION_INFO_V1(ttl_docs_node_newly_expired);
+
+/*
+ * Maximum number of entries of the purge index to read for one change, on each
+ * node of Citus
+ */
 #define MAX_ENTRIES_READ	10000
 
 static NewlyExpired count_newly_expired(Oid relid, const CollectionSettings *before,
 										const CollectionSettings *after);
+static bool has_newly_expired(const CollectionSettings *before,
+							  const CollectionSettings *after,
+							  ExpiryBounds *bounds_before, ExpiryBounds *bounds_after);
+static NewlyExpired count_on_all_nodes(Oid shell, const CollectionSettings *before,
+									   const CollectionSettings *after);
+static void count_in_shards(Oid shell, const CollectionSettings *before,
+							const CollectionSettings *after, NewlyExpired *found);
+static bool lock_tables(List *tables);
 static void count_in_table(Oid relid, const ExpiryBounds *before,
 						   const ExpiryBounds *after, IndexingMode indexing,
 						   NewlyExpired *found);
@@ -87,20 +108,18 @@ ttl_docs_hold_newly_expired(Oid relid, Oid root, const CollectionSettings *befor
  */
 static NewlyExpired
 count_newly_expired(Oid relid, const CollectionSettings *before,
-							 const CollectionSettings *after)
+					const CollectionSettings *after)
 {
-	TimestampTz clock = ttl_docs_clock();
-	ExpiryBounds bounds_before = {DT_NOBEGIN, DT_NOBEGIN};
-	ExpiryBounds bounds_after = ttl_docs_bounds(after, clock);
+	ExpiryBounds bounds_before;
+	ExpiryBounds bounds_after;
 	NewlyExpired found = {.is_complete = true};
 	List	   *tables;
 	ListCell   *lc;
 
-	if (before != NULL)
-		bounds_before = ttl_docs_bounds(before, clock);
-	if (bounds_after.written <= bounds_before.written &&
-		bounds_after.due <= bounds_before.due)
+	if (!has_newly_expired(before, after, &bounds_before, &bounds_after))
 		return found;
+	if (before != NULL && !ttl_docs_in_citus_session() && ttl_docs_is_shell(relid))
+		return count_on_all_nodes(relid, before, after);
 	tables = ttl_docs_collection_tables(relid);
 	foreach(lc, tables)
 		count_in_table(lfirst_oid(lc), &bounds_before, &bounds_after,
@@ -108,6 +127,127 @@ count_newly_expired(Oid relid, const CollectionSettings *before,
 	list_free(tables);
 	return found;
 }
+
+/* Can a document be live before the change, and expired after it? */
+static bool
+has_newly_expired(const CollectionSettings *before, const CollectionSettings *after,
+				  ExpiryBounds *bounds_before, ExpiryBounds *bounds_after)
+{
+	TimestampTz clock = ttl_docs_clock();
+
+	bounds_before->written = bounds_before->due = DT_NOBEGIN;
+	if (before != NULL)
+		*bounds_before = ttl_docs_bounds(before, clock);
+	*bounds_after = ttl_docs_bounds(after, clock);
+	return bounds_after->written > bounds_before->written ||
+		bounds_after->due > bounds_before->due;
+}
+
+/* ---- Citus ---- */
+
+/* Adds up the counts of all nodes. */
+static NewlyExpired
+count_on_all_nodes(Oid shell, const CollectionSettings *before,
+				   const CollectionSettings *after)
+{
+	NewlyExpired found = {.is_complete = true};
+	char	   *sql = psprintf("SELECT " TTL_DOCS_INTERNAL ".newly_expired(%s, %s, %s)",
+							   ttl_docs_quoted_literal(shell),
+							   quote_literal_cstr(ttl_docs_print_label(before)),
+							   quote_literal_cstr(ttl_docs_print_label(after)));
+	List	   *answers = ttl_docs_ask_all_nodes_or_fail(sql);
+	ListCell   *lc;
+
+	foreach(lc, answers)
+	{
+		JsonbContainer *json = ttl_docs_parse_answer(lfirst(lc));
+
+		found.count += ttl_docs_answer_integer(json, "count");
+		found.is_complete &= ttl_docs_answer_flag(json, "complete");
+		found.is_unknown |= ttl_docs_answer_flag(json, "unknown");
+	}
+	return found;
+}
+
+/*
+ * newly_expired(collection text, label_before text, label_after text)
+ *
+ * Counts the documents on this node that a change makes expire.  The label of
+ * the collection has not changed yet in the eyes of this session, so both
+ * labels are arguments.
+ */
+Datum
+ttl_docs_node_newly_expired(PG_FUNCTION_ARGS)
+{
+	CollectionSettings before;
+	CollectionSettings after;
+	NewlyExpired found = {.is_complete = true};
+	Oid			shell;
+
+	ttl_docs_require_preload();
+	if (PG_ARGISNULL(0) || PG_ARGISNULL(1) || PG_ARGISNULL(2))
+		PG_RETURN_NULL();
+	ttl_docs_parse_label(text_to_cstring(PG_GETARG_TEXT_PP(1)), &before);
+	ttl_docs_parse_label(text_to_cstring(PG_GETARG_TEXT_PP(2)), &after);
+	shell = ttl_docs_find_owned(text_to_cstring(PG_GETARG_TEXT_PP(0)), true);
+	/* the transaction of the caller may have created it */
+	if (OidIsValid(shell))
+		count_in_shards(shell, &before, &after, &found);
+	else
+		found.is_unknown = true;
+	PG_RETURN_TEXT_P(cstring_to_text(psprintf("{\"count\": " INT64_FORMAT
+											  ", \"complete\": %s, \"unknown\": %s}",
+											  found.count,
+											  found.is_complete ? "true" : "false",
+											  found.is_unknown ? "true" : "false")));
+}
+
+/* Counts in the shards that are in use on this node, without waiting for locks. */
+static void
+count_in_shards(Oid shell, const CollectionSettings *before,
+				const CollectionSettings *after, NewlyExpired *found)
+{
+	List	   *shards = ttl_docs_local_shards(shell);
+	ExpiryBounds bounds_before;
+	ExpiryBounds bounds_after;
+	ListCell   *lc;
+
+	if (!has_newly_expired(before, after, &bounds_before, &bounds_after))
+		return;
+	foreach(lc, shards)
+	{
+		int64		shard;
+		List	   *tables;
+		ListCell   *table;
+
+		if (!ttl_docs_is_shard_in_use(lfirst_oid(lc), &shard))
+			continue;
+		tables = ttl_docs_collection_tables(lfirst_oid(lc));
+		if (!lock_tables(tables))
+		{
+			found->is_unknown = true;
+			continue;
+		}
+		foreach(table, tables)
+			count_in_table(lfirst_oid(table), &bounds_before, &bounds_after,
+						   after->indexing, found);
+	}
+}
+
+/* Locks tables for reading; false if one of them is locked or gone. */
+static bool
+lock_tables(List *tables)
+{
+	ListCell   *lc;
+
+	foreach(lc, tables)
+		if (!ConditionalLockRelationOid(lfirst_oid(lc), AccessShareLock) ||
+			!SearchSysCacheExists1(RELOID, ObjectIdGetDatum(lfirst_oid(lc))))
+			return false;
+	return true;
+}
+
+/* ---- One table ---- */
 
 static void
 count_in_table(Oid relid, const ExpiryBounds *before, const ExpiryBounds *after,

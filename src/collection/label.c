@@ -454,6 +454,7 @@ has_same_settings(const CollectionSettings *a, const CollectionSettings *b)
 
 	moved.changing = b->changing;
 	moved.filling = b->filling;
+	moved.resuming = b->resuming;
 	moved.origin_database = b->origin_database;
 	moved.origin_relation = b->origin_relation;
 	return strcmp(ttl_docs_print_label(&moved), ttl_docs_print_label(b)) == 0;

@@ -80,6 +80,8 @@ ttl_docs_print_label(const CollectionSettings *settings)
 		appendStringInfoString(&buf, ", \"citus\": true");
 	if (settings->changing)
 		appendStringInfoString(&buf, ", \"changing\": true");
+	if (settings->resuming)
+		appendStringInfoString(&buf, ", \"resuming\": true");
 	if (settings->filling)
 		appendStringInfoString(&buf, ", \"filling\": true");
 	appendStringInfo(&buf, ", \"database\": %u, \"table\": %u}",
@@ -150,6 +152,7 @@ ttl_docs_parse_label(const char *label, CollectionSettings *settings)
 	settings->purge_subscribed = label_flag(json, "purge_subscribed");
 	settings->citus = label_flag(json, "citus");
 	settings->changing = label_flag(json, "changing");
+	settings->resuming = label_flag(json, "resuming");
 	settings->filling = label_flag(json, "filling");
 	settings->origin_database = label_integer(json, "database", 0, PG_UINT32_MAX);
 	settings->origin_relation = label_integer(json, "table", 0, PG_UINT32_MAX);

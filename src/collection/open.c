@@ -15,13 +15,16 @@
 #include "access/relation.h"
 #include "access/table.h"
 #include "access/tableam.h"
+#include "catalog/namespace.h"
 #include "catalog/pg_inherits.h"
 #include "commands/tablecmds.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "utils/acl.h"
+#include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
+#include "utils/varlena.h"
 
 #include "collection/collection_internal.h"
 
@@ -95,6 +98,33 @@ ttl_docs_open_owned(Oid relid, LOCKMODE lockmode)
 		aclcheck_error(ACLCHECK_NOT_OWNER, get_relkind_objtype(relkind),
 					   RelationGetRelationName(rel));
 	return rel;
+}
+
+/*
+ * Finds a table by its qualified and quoted name, without a lock.  If there is
+ * no such table, raises an error or returns InvalidOid.
+ */
+Oid
+ttl_docs_find_table(const char *name, bool missing_ok)
+{
+	List	   *names = textToQualifiedNameList(cstring_to_text(name));
+
+	return RangeVarGetRelid(makeRangeVarFromNameList(names), NoLock, missing_ok);
+}
+
+/*
+ * The same for a table that the user must own.  Takes no lock, because the
+ * session of another node that asks may have locked the table.
+ */
+Oid
+ttl_docs_find_owned(const char *name, bool missing_ok)
+{
+	Oid			relid = ttl_docs_find_table(name, missing_ok);
+
+	if (OidIsValid(relid) && !compat_table_ownercheck(relid, GetUserId()))
+		aclcheck_error(ACLCHECK_NOT_OWNER, get_relkind_objtype(get_rel_relkind(relid)),
+					   get_rel_name(relid));
+	return relid;
 }
 
 /*

@@ -50,6 +50,7 @@ Datum
 ttl_docs_set_default_ttl(PG_FUNCTION_ARGS)
 {
 	bool		on;
+	bool		lives_longer;
 	int32		default_ttl;
 	LOCKMODE	lockmode = ShareRowExclusiveLock;
 	Collection	collection;
@@ -97,16 +98,19 @@ ttl_docs_set_default_ttl(PG_FUNCTION_ARGS)
 
 	/*
 	 * Raise the floors only if readers are locked out.  Other changes do not
-	 * need floors, because the new bounds are not below the old ones.
+	 * need floors, because the new bounds are not below the old ones.  Only
+	 * these other changes can make a live document expire.
 	 */
-	if (lets_live_longer(&settings, on, default_ttl))
+	lives_longer = lets_live_longer(&settings, on, default_ttl);
+	if (lives_longer)
 	{
 		lock_shards(relid, &settings);
 		ttl_docs_raise_floors(&settings, ttl_docs_latest_clock(relid));
 	}
 	settings.on = on;
 	settings.default_ttl = default_ttl;
-	ttl_docs_hold_newly_expired(relid, relid, &collection.settings, &settings);
+	if (!lives_longer)
+		ttl_docs_hold_newly_expired(relid, relid, &collection.settings, &settings);
 	ttl_docs_write_label(relid, &settings);
 	table_close(rel, NoLock);
 	PG_RETURN_VOID();

@@ -15,6 +15,8 @@
  * as the owner, in a restricted context, and none of them deferred.  Constraints
  * that the caller has deferred stay deferred.
  *
+ * call_nodes.c purges distributed tables of Citus.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -39,39 +41,14 @@ PG_FUNCTION_INFO_V1(ttl_docs_purge_procedure);
 /* time limit of a batch, in microseconds */
 #define CALL_BATCH_TIME		INT64CONST(100000)
 
-/* A CALL purge() */
-typedef struct PurgeCall
-{
-	bool		commits;		/* commits each batch */
-	TimestampTz instant;		/* when it began */
-	MemoryContext context;		/* survives commits */
-	bool		has_reported;	/* has sent a message about a collection */
-	int64		next_progress;	/* elapsed time of the next progress message */
-} PurgeCall;
-
-/* The result for all tables of a collection */
-typedef struct PurgeResult
-{
-	int64		deleted;
-	int64		undeletable;
-	bool		found_busy;		/* other sessions use expired documents */
-	bool		found_others;	/* there are partitions of other owners */
-	bool		has_error;
-	PurgeError	error;			/* the last error */
-	PurgeState	state;			/* a hold, PURGE_NO_INDEX or PURGE_IDLE */
-	char	   *detail;			/* the code that blocks the purge, or NULL */
-} PurgeResult;
-
 static List *collections_of_caller(void);
 static void require_no_hold(Oid root);
+static void require_no_block(Oid shell);
 static void purge_collection(PurgeCall *call, Oid root);
 static void purge_table(PurgeCall *call, Oid relid, Oid root,
-						PurgeResult *result);
-static void add_result(PurgeCall *call, const TablePass *pass,
-					   PurgeResult *result);
+						const PassPosition *continues_at, PurgeResult *result);
+static void add_result(PurgeCall *call, TablePass *pass, PurgeResult *result);
 static void update_undeletable(const TablePass *pass);
-static void report_result(PurgeCall *call, Oid root, const char *name,
-						const PurgeResult *result);
 
 /*
  * CALL purge(collection regclass)
@@ -79,13 +56,51 @@ static void report_result(PurgeCall *call, Oid root, const char *name,
 Datum
 ttl_docs_purge_procedure(PG_FUNCTION_ARGS)
 {
-	bool		atomic = fcinfo->context == NULL ||
-		!IsA(fcinfo->context, CallContext) ||
-		((CallContext *) fcinfo->context)->atomic;
-	PurgeCall	call = {0};
+	PurgeCall	call;
 	MemoryContext caller;
 	List	   *roots;
 	ListCell   *lc;
+
+	ttl_docs_begin_purge_call(fcinfo, &call);
+	caller = MemoryContextSwitchTo(call.context);
+	if (PG_ARGISNULL(0))
+		roots = collections_of_caller();
+	else
+	{
+		require_no_hold(PG_GETARG_OID(0));
+		roots = list_make1_oid(PG_GETARG_OID(0));
+	}
+	MemoryContextSwitchTo(caller);
+	if (!call.commits)
+		foreach(lc, roots)
+			require_no_block(lfirst_oid(lc));
+
+	/*
+	 * The procedure that calls us may have deferred constraints.  This commit
+	 * checks them, so that later transactions contain only work of the purge.
+	 */
+	if (call.commits)
+		SPI_commit();
+	foreach(lc, roots)
+	{
+		if (ttl_docs_is_shell(lfirst_oid(lc)))
+			ttl_docs_purge_on_all_nodes(&call, lfirst_oid(lc));
+		else
+			purge_collection(&call, lfirst_oid(lc));
+	}
+	if (!call.has_reported)
+		ereport(NOTICE, (errmsg("there was nothing to purge")));
+	ttl_docs_end_purge_call(&call);
+	PG_RETURN_VOID();
+}
+
+/* Begins a call of a procedure that purges. */
+void
+ttl_docs_begin_purge_call(FunctionCallInfo fcinfo, PurgeCall *call)
+{
+	bool		atomic = fcinfo->context == NULL ||
+		!IsA(fcinfo->context, CallContext) ||
+		((CallContext *) fcinfo->context)->atomic;
 
 	ttl_docs_require_preload();
 	PreventCommandDuringRecovery("CALL ttl_docs.purge()");
@@ -98,40 +113,26 @@ ttl_docs_purge_procedure(PG_FUNCTION_ARGS)
 	/* unlike a query, CALL does not process invalidations by itself */
 	AcceptInvalidationMessages();
 	SPI_connect_ext(atomic ? 0 : SPI_OPT_NONATOMIC);
-	call.commits = !atomic;
-	call.instant = ttl_docs_clock();
-	call.next_progress = ttl_docs_elapsed() + PROGRESS_PERIOD;
-	call.context = AllocSetContextCreate(atomic ? CurrentMemoryContext : PortalContext,
-										 "ttl_docs purge", ALLOCSET_DEFAULT_SIZES);
+	memset(call, 0, sizeof(*call));
+	call->commits = !atomic;
+	call->instant = ttl_docs_clock();
+	call->next_progress = ttl_docs_elapsed() + PROGRESS_PERIOD;
+	call->deadline = PG_INT64_MAX;
+	call->context = AllocSetContextCreate(atomic ? CurrentMemoryContext : PortalContext,
+										  "ttl_docs purge", ALLOCSET_DEFAULT_SIZES);
+}
 
-	caller = MemoryContextSwitchTo(call.context);
-	if (PG_ARGISNULL(0))
-		roots = collections_of_caller();
-	else
-	{
-		require_no_hold(PG_GETARG_OID(0));
-		roots = list_make1_oid(PG_GETARG_OID(0));
-	}
-	MemoryContextSwitchTo(caller);
-
-	/*
-	 * The procedure that calls us may have deferred constraints.  This commit
-	 * checks them, so that later transactions contain only work of the purge.
-	 */
-	if (call.commits)
-		SPI_commit();
-	foreach(lc, roots)
-		purge_collection(&call, lfirst_oid(lc));
-	if (!call.has_reported)
-		ereport(NOTICE, (errmsg("there was nothing to purge")));
-	MemoryContextDelete(call.context);
+void
+ttl_docs_end_purge_call(PurgeCall *call)
+{
+	MemoryContextDelete(call->context);
 	SPI_finish();
-	PG_RETURN_VOID();
 }
 
 /*
  * All collections that the caller may purge, in the order of their OIDs, so that
- * all calls lock them in the same order.
+ * all calls lock them in the same order.  Shards of Citus are purged with their
+ * distributed table.
  */
 static List *
 collections_of_caller(void)
@@ -141,8 +142,16 @@ collections_of_caller(void)
 	ListCell   *lc;
 
 	foreach(lc, all)
-		if (compat_table_ownercheck(lfirst_oid(lc), GetUserId()))
-			owned = lappend_oid(owned, lfirst_oid(lc));
+	{
+		Oid			root = lfirst_oid(lc);
+		Collection	collection;
+
+		if (ttl_docs_is_shard(root) && ttl_docs_lookup_collection(root, &collection) &&
+			collection.settings.citus)
+			continue;
+		if (compat_table_ownercheck(root, GetUserId()))
+			owned = lappend_oid(owned, root);
+	}
 	list_sort(owned, list_oid_cmp);
 	return owned;
 }
@@ -164,7 +173,24 @@ require_no_hold(Oid root)
 	table_close(rel, NoLock);
 }
 
-/* Purges the tables of a collection, one after the other. */
+/*
+ * Raises an error if a distributed table is to be purged in a transaction block.  The
+ * sessions on other nodes commit by themselves.
+ */
+static void
+require_no_block(Oid shell)
+{
+	if (!ttl_docs_is_shell(shell))
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
+			 errmsg("cannot purge the distributed collection \"%s\" inside a transaction block",
+					get_rel_name(shell)),
+			 errdetail("The other nodes of Citus would purge it in transactions of their own."),
+			 errhint("Run CALL ttl_docs.purge(%s) as a statement of its own, without BEGIN.",
+					 ttl_docs_quoted_literal(shell))));
+}
+
 static void
 purge_collection(PurgeCall *call, Oid root)
 {
@@ -172,26 +198,42 @@ purge_collection(PurgeCall *call, Oid root)
 	MemoryContext caller = MemoryContextSwitchTo(call->context);
 	char	   *name = get_rel_name(root);
 	List	   *tables;
-	ListCell   *lc;
 
 	/* another session may have dropped it since the last commit */
 	tables = name != NULL && compat_table_ownercheck(root, GetUserId()) ?
 		ttl_docs_collection_tables(root) : NIL;
 	MemoryContextSwitchTo(caller);
+	ttl_docs_purge_tables_now(call, root, tables, NULL, &result);
+	if (tables != NIL)
+		ttl_docs_report_purge(call, root, name, &result);
+}
+
+/*
+ * Purges tables of a collection, one after the other, until the deadline.  If
+ * continues_at is not NULL, begins at that position of the first table.
+ */
+void
+ttl_docs_purge_tables_now(PurgeCall *call, Oid root, List *tables,
+						  const PassPosition *continues_at, PurgeResult *result)
+{
+	ListCell   *lc;
+
 	foreach(lc, tables)
 	{
 		/* the caller must own a partition, because its triggers run as its owner */
 		if (compat_table_ownercheck(lfirst_oid(lc), GetUserId()))
-			purge_table(call, lfirst_oid(lc), root, &result);
+			purge_table(call, lfirst_oid(lc), root, continues_at, result);
 		else
-			result.found_others = true;
+			result->found_others = true;
+		if (result->has_stopped)
+			break;
+		continues_at = NULL;
 	}
-	if (tables != NIL)
-		report_result(call, root, name, &result);
 }
 
 static void
-purge_table(PurgeCall *call, Oid relid, Oid root, PurgeResult *result)
+purge_table(PurgeCall *call, Oid relid, Oid root, const PassPosition *continues_at,
+			PurgeResult *result)
 {
 	TablePass	pass = {0};
 
@@ -208,18 +250,22 @@ purge_table(PurgeCall *call, Oid relid, Oid root, PurgeResult *result)
 	pass.announced_due = DT_NOBEGIN;
 	pass.time_limit = CALL_BATCH_TIME;
 	pass.row_limit = ttl_docs_purge_batch_size;
+	pass.continues_at = continues_at;
 	ttl_docs_begin_pass(&pass);
 	while (ttl_docs_step_pass(&pass))
 	{
 		CHECK_FOR_INTERRUPTS();
 		if (call->commits && pass.was_batch)
 			SPI_commit();
-		if (ttl_docs_elapsed() < call->next_progress)
-			continue;
-		call->next_progress = ttl_docs_elapsed() + PROGRESS_PERIOD;
-		ereport(NOTICE,
-				(errmsg("purging %s: %lld documents so far", pass.target.name,
-						(long long) pass.total_deleted)));
+		if (ttl_docs_elapsed() >= call->deadline)
+		{
+			result->has_stopped = true;
+			break;
+		}
+		if (ttl_docs_is_time_for_progress(call))
+			ereport(NOTICE,
+					(errmsg("purging %s: %lld documents so far", pass.target.name,
+							(long long) pass.total_deleted)));
 	}
 	if (call->commits)
 		SPI_commit();
@@ -228,9 +274,25 @@ purge_table(PurgeCall *call, Oid relid, Oid root, PurgeResult *result)
 	MemoryContextDelete(pass.context);
 }
 
-static void
-add_result(PurgeCall *call, const TablePass *pass, PurgeResult *result)
+/* Is it time for a progress message? */
+bool
+ttl_docs_is_time_for_progress(PurgeCall *call)
 {
+	if (ttl_docs_elapsed() < call->next_progress)
+		return false;
+	call->next_progress = ttl_docs_elapsed() + PROGRESS_PERIOD;
+	return true;
+}
+
+static void
+add_result(PurgeCall *call, TablePass *pass, PurgeResult *result)
+{
+	if (!pass->has_ended)
+	{
+		ttl_docs_save_positions(pass);
+		ttl_docs_get_position(&pass->progress, &result->stopped_at);
+		result->stopped_at.relid = pass->target.relid;
+	}
 	result->deleted += pass->total_deleted;
 	result->undeletable += pass->total_undeletable;
 	result->found_busy |= pass->found_busy || pass->table_is_busy;
@@ -251,9 +313,10 @@ add_result(PurgeCall *call, const TablePass *pass, PurgeResult *result)
 }
 
 /*
- * Stores the number of undeletable documents in shared memory.  If the call has
- * deleted documents, those that workers remember as undeletable or busy may be among
- * them.  So the workers forget them, and search from the start.
+ * Stores the number of undeletable documents in shared memory.  A pass that continues
+ * that of another session adds to its number.  If the call has deleted documents,
+ * those that workers remember as undeletable or busy may be among them.  So the
+ * workers forget them, and search from the start.
  */
 static void
 update_undeletable(const TablePass *pass)
@@ -266,7 +329,11 @@ update_undeletable(const TablePass *pass)
 		(table->quarantined > 0 || ttl_docs_has_left(&table->progress));
 	if (must_restart)
 		ttl_docs_unquarantine_all(table);
-	table->undeletable = Max(pass->progress.left.undeletable - table->quarantined, 0);
+	if (pass->continues_at != NULL)
+		table->undeletable += pass->progress.left.undeletable;
+	else
+		table->undeletable = Max(pass->progress.left.undeletable - table->quarantined,
+								 0);
 	LWLockRelease(ttl_docs_purge_shared->lock);
 	if (must_restart)
 	{
@@ -277,8 +344,9 @@ update_undeletable(const TablePass *pass)
 }
 
 /* Reports the result for a collection to the caller. */
-static void
-report_result(PurgeCall *call, Oid root, const char *name, const PurgeResult *result)
+void
+ttl_docs_report_purge(PurgeCall *call, Oid root, const char *name,
+					  const PurgeResult *result)
 {
 	const ShownError *error = &result->error.shown;
 
@@ -319,6 +387,8 @@ report_result(PurgeCall *call, Oid root, const char *name, const PurgeResult *re
 				 errdetail("The last error was: %s", error->message) :
 				 errdetail("The last error was: %s\nIts detail was: %s",
 						   error->message, error->detail),
+				 result->error_node != NULL ?
+				 errhint("The error was raised on node %s of Citus.", result->error_node) : 0,
 				 result->error.context[0] != '\0' ?
 				 errcontext("%s", result->error.context) : 0));
 }

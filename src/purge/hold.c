@@ -17,6 +17,8 @@
  * - pg_repack: its trigger is on the table, or on a table that a foreign key action
  *   reaches.  The trigger has arguments, so core/trusted_code.c does not trust it.
  *   The hold ends when pg_repack removes the trigger.
+ * - moving: the table is a shard of Citus that is not in use on this node
+ *   (citus/shard_lock.c).  Citus is filling it, or will drop it soon (target.c).
  *
  *-------------------------------------------------------------------------
  */

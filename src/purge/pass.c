@@ -202,7 +202,8 @@ search_in_transaction(void *arg)
 		pass->candidates.is_complete = true;
 		pass->candidates.next_due = DT_NOEND;
 	}
-	else if (OidIsValid(target->index))
+	/* nobody announces the rows that Citus copies to a shard: do not pass them */
+	else if (OidIsValid(target->index) && pass->state != PURGE_MOVING)
 		search_index(pass);
 	else if (!PURGE_IS_HOLD(pass->state))
 		pass->state = PURGE_NO_INDEX;
@@ -263,7 +264,9 @@ search_index(TablePass *pass)
 	/* CALL purge() also deletes expired documents in slots that have not ended */
 	if (pass->foreground && !pass->is_last_search)
 		clock = ttl_docs_time_past_slot(clock);
-	if (pass->target.table != NULL && !pass->in_block && pass->scan.table == NULL)
+	/* a scan must see the whole table */
+	if (pass->target.table != NULL && !pass->in_block && pass->scan.table == NULL &&
+		pass->continues_at == NULL)
 		begin_scan(pass, clock);
 	find_or_count(pass, clock);
 	pass->was_work = pass->candidates.has_read_many;
@@ -285,6 +288,8 @@ prepare_progress(TablePass *pass, TimestampTz clock)
 	{
 		forget_undeletable(pass);
 		ttl_docs_reset_progress(progress, &pass->target, clock);
+		if (pass->continues_at != NULL)
+			ttl_docs_go_to_position(progress, pass->continues_at);
 		pass->scan.table = NULL;
 		return true;
 	}

@@ -20,6 +20,8 @@
 #define LAZY_INTERVAL		(60 * USECS_PER_SEC)
 /* how soon a held table is visited again to count its backlog */
 #define HELD_INTERVAL		(10 * USECS_PER_SEC)
+/* how late the purge may notice that Citus uses a shard */
+#define MAX_MOVING_DELAY	(60 * USECS_PER_SEC)
 #define MIN_TROUBLE_DELAY	(30 * USECS_PER_SEC)
 #define MAX_TROUBLE_DELAY	(3600 * USECS_PER_SEC)
 
@@ -64,6 +66,11 @@ ttl_docs_pass_is_held(TablePass *pass)
 	/* pg_repack does not announce its end */
 	if (pass->state == PURGE_REPACKED)
 		next_visit = Min(next_visit, clock + HELD_INTERVAL);
+	/* neither does Citus announce that it uses a shard */
+	if (pass->state == PURGE_MOVING)
+		next_visit = clock + ttl_docs_growing_delay(HELD_INTERVAL,
+													pass->progress.table_busy++,
+													MAX_MOVING_DELAY);
 	/* stat_collections should show the growing backlog */
 	if (pass->candidates.is_complete || pass->candidates.has_counted_all)
 		next_visit = Min(next_visit,

@@ -48,12 +48,10 @@ ttl_docs_resume_purge(PG_FUNCTION_ARGS)
 {
 	Oid			root = ttl_docs_collection_arg(fcinfo);
 	List	   *tables;
-	ListCell   *lc;
 
 	set_paused(fcinfo, false);
+	ttl_docs_reset_purge(root);
 	tables = ttl_docs_collection_tables(root);
-	foreach(lc, tables)
-		reset_trouble(lfirst_oid(lc), root);
 	if (tables != NIL)
 		report_remaining_hold(linitial_oid(tables));
 	PG_RETURN_VOID();
@@ -74,6 +72,7 @@ set_paused(FunctionCallInfo fcinfo, bool paused)
 		collection.settings.origin_database = MyDatabaseId;
 		collection.settings.origin_relation = RelationGetRelid(rel);
 		collection.settings.grace_until = DT_NOBEGIN;
+		collection.settings.resuming = ttl_docs_is_shell(RelationGetRelid(rel));
 	}
 	ttl_docs_write_label(RelationGetRelid(rel), &collection.settings);
 	table_close(rel, NoLock);
@@ -102,6 +101,22 @@ ttl_docs_set_purge_subscribed(PG_FUNCTION_ARGS)
 	ttl_docs_write_label(RelationGetRelid(rel), &collection.settings);
 	table_close(rel, NoLock);
 	PG_RETURN_VOID();
+}
+
+/*
+ * Resets the trouble of the tables of a collection, and accepts the current clock.
+ * Does nothing for a distributed table of Citus: each node does this for its shards
+ * when the label arrives (citus/follow.c).
+ */
+void
+ttl_docs_reset_purge(Oid root)
+{
+	List	   *tables = ttl_docs_collection_tables(root);
+	ListCell   *lc;
+
+	foreach(lc, tables)
+		reset_trouble(lfirst_oid(lc), root);
+	list_free(tables);
 }
 
 /* Resets the trouble of a table, and accepts the current clock. */

@@ -126,6 +126,27 @@ ttl_docs_rewind_progress(PurgeProgress *progress, TimestampTz due)
 		begin_revisit(progress);
 }
 
+/* Gets the position, for a pass that another session will continue. */
+void
+ttl_docs_get_position(const PurgeProgress *progress, PassPosition *position)
+{
+	position->index_file = progress->index_file;
+	memcpy(position->next, progress->next, sizeof(position->next));
+	position->next_block = progress->next_block;
+	position->next_row = progress->next_row;
+}
+
+/* Goes to the position that another session has got, unless the index has changed. */
+void
+ttl_docs_go_to_position(PurgeProgress *progress, const PassPosition *position)
+{
+	if (position->index_file != progress->index_file)
+		return;
+	memcpy(progress->next, position->next, sizeof(progress->next));
+	progress->next_block = position->next_block;
+	progress->next_row = position->next_row;
+}
+
 /* Leaves a document that is locked by another session, or not committed. */
 void
 ttl_docs_leave_busy(PurgeProgress *progress, const Candidate *candidate,

@@ -39,6 +39,9 @@ extern void ttl_docs_follow_subtransaction(SubXactEvent event,
 /* target.c, for hooks.c */
 extern void ttl_docs_purge_catalog_changed(void);
 
+/* pause_resume.c, for citus */
+extern void ttl_docs_reset_purge(Oid root);
+
 /* database_commands.c, for hooks.c */
 extern bool ttl_docs_begin_purge_command(Node *parsetree);
 extern void ttl_docs_keep_workers_out(void);

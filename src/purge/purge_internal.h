@@ -38,6 +38,7 @@
 #ifndef TTL_DOCS_PURGE_INTERNAL_H
 #define TTL_DOCS_PURGE_INTERNAL_H
 
+#include "fmgr.h"
 #include "port/atomics.h"
 #include "storage/block.h"
 #include "storage/latch.h"
@@ -56,7 +57,8 @@
 
 /*
  * The state of the purge of a table.  If the tables of a collection have different
- * states, stat_collections shows the one furthest down in this list.
+ * states, stat_collections shows the one furthest down in this list.  The list in
+ * state_names.c has the same order.
  */
 typedef enum PurgeState
 {
@@ -70,6 +72,8 @@ typedef enum PurgeState
 	/* holds */
 	PURGE_BLOCKED,				/* a delete would run untrusted code as the owner */
 	PURGE_REPACKED,				/* pg_repack is copying the table */
+	PURGE_MOVING,				/* a shard that Citus does not use here yet, or any
+								 * more */
 	PURGE_SUBSCRIBED,			/* the publisher purges the table */
 	PURGE_CLOCK_JUMP,
 	PURGE_GRACE,				/* a change of settings made documents expire */
@@ -128,6 +132,16 @@ typedef struct PurgeProgress
 	LeftDocuments left;
 	int			table_busy;		/* passes in a row that found the table locked */
 } PurgeProgress;
+
+/* Where a pass of CALL purge() has stopped, so that another session can continue it */
+typedef struct PassPosition
+{
+	Oid			relid;
+	Oid			index_file;		/* the position is valid for this file of the index */
+	PurgePosition next[RANGE_COUNT];
+	BlockNumber next_block;
+	ItemPointerData next_row;
+} PassPosition;
 
 /* An error of a document or a table, as stat_collections shows it */
 typedef struct ShownError
@@ -355,9 +369,13 @@ extern int	ttl_docs_rows_to_retry(const PurgeTable *table, TimestampTz clock, in
 								   ItemPointerData *tids);
 
 /* state_names.c */
+#define STATE_UNREACHABLE	"unreachable node"
 extern const char *ttl_docs_purge_state_name(PurgeState state);
 extern const char *ttl_docs_purge_state_hint(PurgeState state, Oid root);
 extern PurgeState ttl_docs_state_of_hold(SettingsHold hold);
+extern PurgeState ttl_docs_purge_state_named(const char *name);
+extern int	ttl_docs_state_severity(const char *name);
+extern bool ttl_docs_is_state_of_settings(const char *name);
 
 /* hold.c */
 extern PurgeState ttl_docs_hold_by_settings(const Collection *collection,
@@ -396,6 +414,7 @@ typedef struct PurgeTarget
 	Relation	root;			/* the partitioned table, or NULL */
 	Collection	collection;
 	PurgeState	hold;			/* a hold, or PURGE_IDLE */
+	bool		is_moving;		/* a shard that is not in use on this node */
 	OwnerSwitch before;
 } PurgeTarget;
 
@@ -420,6 +439,9 @@ extern void ttl_docs_reset_progress(PurgeProgress *progress,
 extern bool ttl_docs_progress_is_valid(const PurgeProgress *progress,
 									   const PurgeTarget *target, TimestampTz clock);
 extern void ttl_docs_rewind_progress(PurgeProgress *progress, TimestampTz due);
+extern void ttl_docs_get_position(const PurgeProgress *progress, PassPosition *position);
+extern void ttl_docs_go_to_position(PurgeProgress *progress,
+									const PassPosition *position);
 extern void ttl_docs_leave_busy(PurgeProgress *progress, const Candidate *candidate,
 								TimestampTz clock);
 extern void ttl_docs_leave_undeletable(PurgeProgress *progress,
@@ -561,6 +583,8 @@ typedef struct TablePass
 								 * earliest due time that writers have announced */
 	int64		time_limit;		/* of a batch, in microseconds */
 	int			row_limit;		/* of a batch */
+	const PassPosition *continues_at;	/* another session has made the first part of
+										 * the pass; NULL = the pass is new */
 	/* how far the pass has come */
 	PurgeProgress progress;
 	uint64		epoch;			/* that of the table when the pass began */
@@ -611,6 +635,78 @@ extern void ttl_docs_pass_is_through(TablePass *pass);
 extern void ttl_docs_record_pass_error(TablePass *pass);
 extern void ttl_docs_save_positions(TablePass *pass);
 extern void ttl_docs_end_pass(TablePass *pass, bool capped);
+
+/* stats.c */
+
+/* The statistics of a collection or shard, as the views show them */
+typedef struct ShownStats
+{
+	const char *state;
+	const char *hint;			/* NULL = none */
+	bool		is_uncounted;	/* some documents are not counted */
+	int64		backlog;
+	int64		sized_backlog;	/* backlog of the tables whose size is known */
+	double		bytes;			/* size of sized_backlog */
+	int64		overdue;		/* microseconds since the oldest document expired; -1 =
+								 * unknown */
+	int64		purged;
+	int64		batches;
+	TimestampTz last_purge;		/* DT_NOBEGIN = never */
+	int64		undeletable;
+	const char *error;			/* NULL = none, or the user may not see it */
+	TimestampTz error_at;
+} ShownStats;
+
+/* number of columns that ttl_docs_set_numbers() sets */
+#define STATS_NUMBERS	9
+
+extern void ttl_docs_get_stats(Oid root, Oid named, ShownStats *stats);
+extern void ttl_docs_set_numbers(const ShownStats *stats, Datum *values, bool *nulls);
+
+/* node_stats.c */
+extern void ttl_docs_sum_nodes(FmgrInfo *flinfo, Oid shell, ShownStats *sum);
+
+/* call.c */
+
+/* A CALL purge() */
+typedef struct PurgeCall
+{
+	bool		commits;		/* commits each batch */
+	TimestampTz instant;		/* when it began */
+	MemoryContext context;		/* survives commits */
+	bool		has_reported;	/* has sent a message about a collection */
+	int64		next_progress;	/* elapsed time of the next progress message */
+	int64		deadline;		/* elapsed time at which to stop; PG_INT64_MAX = when
+								 * all is done */
+} PurgeCall;
+
+/* The result for all tables of a collection */
+typedef struct PurgeResult
+{
+	int64		deleted;
+	int64		undeletable;
+	bool		found_busy;		/* other sessions use expired documents */
+	bool		found_others;	/* there are partitions of other owners */
+	bool		has_error;
+	PurgeError	error;			/* the last error */
+	char	   *error_node;		/* the node of Citus that raised it, or NULL */
+	PurgeState	state;			/* a hold, PURGE_NO_INDEX or PURGE_IDLE */
+	char	   *detail;			/* the code that blocks the purge, or NULL */
+	bool		has_stopped;	/* at the deadline */
+	PassPosition stopped_at;
+} PurgeResult;
+
+extern void ttl_docs_begin_purge_call(FunctionCallInfo fcinfo, PurgeCall *call);
+extern void ttl_docs_end_purge_call(PurgeCall *call);
+extern void ttl_docs_purge_tables_now(PurgeCall *call, Oid root, List *tables,
+									  const PassPosition *continues_at,
+									  PurgeResult *result);
+extern bool ttl_docs_is_time_for_progress(PurgeCall *call);
+extern void ttl_docs_report_purge(PurgeCall *call, Oid root, const char *name,
+								  const PurgeResult *result);
+
+/* call_nodes.c */
+extern void ttl_docs_purge_on_all_nodes(PurgeCall *call, Oid shell);
 
 /* pace.c */
 

@@ -7,6 +7,8 @@
  * memory, and reads the current settings.  It reads no documents.  Sizes come from
  * pg_class, so it opens no table and waits for no lock.
  *
+ * node_stats.c has the statistics of distributed tables of Citus.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -52,7 +54,7 @@ typedef struct CollectionStats
 static CollectionStats sum_stats(Oid root);
 static void add_bytes(CollectionStats *sum, Oid relid, int64 backlog);
 static double known_size(Oid relid, double *rows, Oid *toast);
-static const char *state_of(Oid root, const CollectionStats *stats,
+static const char *state_of(Oid root, Oid named, const CollectionStats *stats,
 							const char **hint);
 static bool may_see_errors(Oid root);
 static const char *error_with_detail(const ShownError *error);
@@ -64,45 +66,78 @@ Datum
 ttl_docs_collection_stats(PG_FUNCTION_ARGS)
 {
 	Oid			root = PG_GETARG_OID(0);
-	TimestampTz clock = ttl_docs_clock();
 	TupleDesc	tupdesc;
 	Datum		values[STATS_COLUMNS];
 	bool		nulls[STATS_COLUMNS] = {0};
-	CollectionStats stats;
-	const char *state;
-	const char *hint;
+	ShownStats	stats;
 
 	ttl_docs_require_preload();
 	if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
 	if (!ttl_docs_has_own_label(root))
 		PG_RETURN_NULL();
-	stats = sum_stats(root);
-	state = state_of(root, &stats, &hint);
+	if (ttl_docs_is_shell(root))
+		ttl_docs_sum_nodes(fcinfo->flinfo, root, &stats);
+	else
+		ttl_docs_get_stats(root, root, &stats);
 
-	values[0] = CStringGetTextDatum(state);
-	nulls[1] = hint == NULL;
-	values[1] = hint != NULL ? CStringGetTextDatum(hint) : (Datum) 0;
-	nulls[2] = stats.has_unplaced;
-	values[2] = Int64GetDatum(stats.backlog);
-	nulls[3] = stats.has_unplaced || (stats.backlog > 0 && stats.sized_backlog == 0);
-	values[3] = Int64GetDatum(stats.sized_backlog == 0 ? 0 :
-							  (int64) rint(stats.bytes * stats.backlog / stats.sized_backlog));
-	nulls[4] = stats.has_unplaced || stats.oldest == DT_NOEND || stats.backlog == 0;
-	values[4] = nulls[4] ? (Datum) 0 :
-		DirectFunctionCall2(timestamp_mi,
-							TimestampTzGetDatum(Max(clock, stats.oldest)),
-							TimestampTzGetDatum(stats.oldest));
-	values[5] = Int64GetDatum(stats.purged);
-	values[6] = Int64GetDatum(stats.batches);
-	nulls[7] = stats.last_purge == DT_NOBEGIN;
-	values[7] = TimestampTzGetDatum(stats.last_purge);
-	values[8] = Int64GetDatum(stats.undeletable);
-	nulls[9] = nulls[10] = !stats.has_error || !may_see_errors(root);
-	values[9] = nulls[9] ? (Datum) 0 : CStringGetTextDatum(error_with_detail(&stats.error));
-	values[10] = TimestampTzGetDatum(stats.error_at);
+	values[0] = CStringGetTextDatum(stats.state);
+	nulls[1] = stats.hint == NULL;
+	values[1] = stats.hint != NULL ? CStringGetTextDatum(stats.hint) : (Datum) 0;
+	ttl_docs_set_numbers(&stats, values + 2, nulls + 2);
 	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(tupdesc),
 													  values, nulls)));
+}
+
+/* Sets the columns from estimated_backlog on. */
+void
+ttl_docs_set_numbers(const ShownStats *stats, Datum *values, bool *nulls)
+{
+	nulls[0] = stats->is_uncounted;
+	values[0] = Int64GetDatum(stats->backlog);
+	nulls[1] = stats->is_uncounted || (stats->backlog > 0 && stats->sized_backlog == 0);
+	values[1] = Int64GetDatum(stats->sized_backlog == 0 ? 0 :
+							  (int64) rint(stats->bytes * stats->backlog /
+										   stats->sized_backlog));
+	nulls[2] = stats->is_uncounted || stats->overdue < 0;
+	values[2] = nulls[2] ? (Datum) 0 :
+		DirectFunctionCall2(timestamp_mi, TimestampGetDatum(stats->overdue),
+							TimestampGetDatum(0));
+	values[3] = Int64GetDatum(stats->purged);
+	values[4] = Int64GetDatum(stats->batches);
+	nulls[5] = stats->last_purge == DT_NOBEGIN;
+	values[5] = TimestampTzGetDatum(stats->last_purge);
+	values[6] = Int64GetDatum(stats->undeletable);
+	nulls[7] = stats->error == NULL;
+	values[7] = nulls[7] ? (Datum) 0 : CStringGetTextDatum(stats->error);
+	nulls[8] = nulls[7] || stats->error_at == DT_NOBEGIN;
+	values[8] = TimestampTzGetDatum(stats->error_at);
+}
+
+/*
+ * Gets the statistics of a collection.  For a shard, "named" is its distributed
+ * table: hints name that table.
+ */
+void
+ttl_docs_get_stats(Oid root, Oid named, ShownStats *stats)
+{
+	CollectionStats sum = sum_stats(root);
+	bool		shows_error = sum.has_error && may_see_errors(root);
+
+	memset(stats, 0, sizeof(*stats));
+	stats->state = state_of(root, named, &sum, &stats->hint);
+	stats->is_uncounted = sum.has_unplaced;
+	stats->backlog = sum.backlog;
+	stats->sized_backlog = sum.sized_backlog;
+	stats->bytes = sum.bytes;
+	stats->overdue = sum.oldest == DT_NOEND || sum.backlog == 0 ? -1 :
+		Max(ttl_docs_clock() - sum.oldest, 0);
+	stats->purged = sum.purged;
+	stats->batches = sum.batches;
+	stats->last_purge = sum.last_purge;
+	stats->undeletable = sum.undeletable;
+	stats->error = shows_error ? error_with_detail(&sum.error) : NULL;
+	stats->error_at = sum.error_at;
 }
 
 /* Adds up the entries of the tables of a collection. */
@@ -193,7 +228,7 @@ known_size(Oid relid, double *rows, Oid *toast)
  * current.  All other states are as the last pass found them.
  */
 static const char *
-state_of(Oid root, const CollectionStats *stats, const char **hint)
+state_of(Oid root, Oid named, const CollectionStats *stats, const char **hint)
 {
 	Collection	collection;
 	PurgeDatabase *database = ttl_docs_purge_database(MyDatabaseId, false);
@@ -230,10 +265,10 @@ state_of(Oid root, const CollectionStats *stats, const char **hint)
 		*hint = "Set ttl_docs.purge to on, for the server and for this database, and default_transaction_read_only to off.";
 		return "disabled";
 	}
-	*hint = ttl_docs_purge_state_hint(state, root);
+	*hint = ttl_docs_purge_state_hint(state, named);
 	if (state == PURGE_IDLE && stats->undeletable > 0)
 		*hint = psprintf("Some documents could not be deleted; see last_error. The purge retries them later. To retry now: SELECT ttl_docs.resume_purge(%s).",
-						 ttl_docs_quoted_literal(root));
+						 ttl_docs_quoted_literal(named));
 	if (state == PURGE_IDLE && stats->has_unplaced)
 	{
 		*hint = "Shared memory has no room for all tables of this server. Some tables of this collection are purged once a minute or less often, and are not counted in this view. Raise ttl_docs.max_tables and restart the server, or use fewer partitions.";
@@ -261,6 +296,6 @@ static const char *
 error_with_detail(const ShownError *error)
 {
 	if (error->detail[0] == '\0')
-		return error->message;
+		return pstrdup(error->message);
 	return psprintf("%s\nDETAIL:  %s", error->message, error->detail);
 }

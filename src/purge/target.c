@@ -8,7 +8,9 @@
  * 1. It locks the table in ROW EXCLUSIVE mode, as DELETE does.  A partition is locked
  *    after its partitioned table, as in every session.  A worker does not wait for
  *    these locks; CALL purge() does.  The locks also keep out changes of settings,
- *    except those of pause_resume.c.
+ *    except those of pause_resume.c.  A shard of Citus is first locked against moves
+ *    (citus/shard_lock.c).  This order lets CALL purge() wait for a move without a
+ *    lock on the table, which the move may need.
  * 2. It reads the settings, which may have changed before the lock was taken.
  * 3. It becomes the owner of the table (core/owner.c), until the target is closed.
  * 4. It works out what depends on the catalogs: the purge index, and the holds of
@@ -45,6 +47,7 @@
 static uint64 invalidations = 0;
 
 static StepEnd lock_target(PurgeTarget *target, Oid *root);
+static bool is_moving(const PurgeTarget *target);
 static void close_relations(PurgeTarget *target);
 static StepEnd open_locked(Oid relid, bool waits, Relation *rel);
 static bool is_up_to_date(const PurgeTarget *target);
@@ -80,7 +83,8 @@ ttl_docs_open_target(PurgeTarget *target)
 	ttl_docs_become_owner(target->rel, &target->before);
 	if (!is_up_to_date(target))
 		work_out(target);
-	target->hold = ttl_docs_hold_by_settings(&target->collection, target->table);
+	target->hold = target->is_moving ? PURGE_MOVING :
+		ttl_docs_hold_by_settings(&target->collection, target->table);
 	if (!PURGE_IS_HOLD(target->hold))
 		target->hold = target->table_hold;
 	return STEP_DONE;
@@ -100,6 +104,7 @@ lock_target(PurgeTarget *target, Oid *root)
 	if (!ttl_docs_lookup_collection(target->relid, collection))
 		return STEP_TABLE_GONE;
 	*root = collection->root;
+	target->is_moving = is_moving(target);
 	if (*root != target->relid)
 		end = open_locked(*root, target->waits, &target->root);
 	if (end == STEP_DONE)
@@ -109,12 +114,25 @@ lock_target(PurgeTarget *target, Oid *root)
 		/* acquiring a lock that we already hold processes no invalidations */
 		AcceptInvalidationMessages();
 		if (!ttl_docs_lookup_collection(target->relid, collection) ||
-			target->rel->rd_rel->relkind != RELKIND_RELATION)
+			target->rel->rd_rel->relkind != RELKIND_RELATION ||
+			/* somebody has distributed the table: its documents are in shards now */
+			(collection->settings.citus && ttl_docs_is_shell(target->relid)))
 			end = STEP_TABLE_GONE;
 	}
 	if (end != STEP_DONE || collection->root != *root)
 		close_relations(target);
 	return end;
+}
+
+/*
+ * Is the target a shard that is not in use on this node?  Otherwise locks it against
+ * moves.
+ */
+static bool
+is_moving(const PurgeTarget *target)
+{
+	return target->collection.settings.citus && ttl_docs_is_shard(target->relid) &&
+		!ttl_docs_lock_shard(target->relid, target->waits);
 }
 
 static void
