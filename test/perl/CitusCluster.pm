@@ -61,8 +61,8 @@ sub new
 	$coordinator->safe_psql('postgres', sprintf("SELECT citus_add_node('%s', %d)", $_->host, $_->port))
 	  for @workers;
 	$self->let_coordinator_have_shards if $options{coordinator_has_shards};
-	# Citus creates the extension and on_disk() on the workers, too.
-	install_in($coordinator, 'postgres') if $options{extension} // 1;
+	# Citus creates the extension and the functions on the workers, too.
+	$self->install_functions if $options{extension} // 1;
 	return $self;
 }
 
@@ -190,42 +190,89 @@ sub set_clock
 
 # ---- Tables ----
 
-# Returns the number of documents on disk, expired ones included, in all shards of a Citus table.
+# Creates functions on all nodes.  rows_on_disk() returns a line for each row of a table, expired
+# documents included: the column id and the system columns.
+sub install_functions
+{
+	my ($self) = @_;
+	install_in($self->coordinator, 'postgres');
+	$self->sql(
+		q{
+		CREATE OR REPLACE FUNCTION rows_on_disk(collection regclass) RETURNS text
+		LANGUAGE plpgsql SET ttl_docs.show_expired = on SET timezone = 'UTC' AS $$
+		DECLARE result text;
+		BEGIN
+			EXECUTE format('SELECT string_agg(concat_ws('' '', id, _ts, _ttl, _slot), E''\n'') FROM %s', collection)
+				INTO result;
+			RETURN result;
+		END $$;
+	});
+	return;
+}
+
+sub is_citus_table
+{
+	my ($self, $table) = @_;
+	return $self->sql("SELECT count(*) FROM pg_dist_partition WHERE logicalrelid = '$table'::regclass");
+}
+
+# Returns the rows of a table on disk, sorted, with their stamps.  The rows of a Citus table are those of
+# all its shards.
+sub rows
+{
+	my ($self, $table) = @_;
+	my $rows = $self->sql(
+		$self->is_citus_table($table)
+		? "SELECT result FROM run_command_on_shards('$table', 'SELECT rows_on_disk(''%s'')') WHERE result <> ''"
+		: "SELECT rows_on_disk('$table')");
+	return join("\n", sort split(/\n/, $rows));
+}
+
+# Returns the number of rows of a table on disk.
 sub on_disk
 {
-	my ($self, $table, $condition) = @_;
-	$condition //= '';
-	return $self->sql(
-		qq{
-		SELECT sum(result::bigint)
-		  FROM run_command_on_shards('$table', \$command\$SELECT on_disk(\$\$%s\$\$, \$\$$condition\$\$)\$command\$)
-	});
+	my ($self, $table) = @_;
+	return scalar(split(/\n/, $self->rows($table)));
 }
 
-# Returns a query for a node: which labels do the shell of a table and its shards have?  Each shell or
-# shard has one row, without keys that differ between tables or that no longer count.
-sub labels_query
+# Runs a query on all nodes for a table, all its shards and all its partitions.  The query gets them as
+# the table "t" with the column relid.  Returns the number of tables for each value that the query
+# returns: "60: 7" if it is 60 for seven tables.
+sub count_by
 {
-	my ($table) = @_;
-	return qq{
-		SELECT label::jsonb - 'database' - 'table' - 'filling' - 'changing'
-		  FROM pg_class AS c
-		  LEFT JOIN pg_seclabel AS l ON objoid = c.oid AND classoid = 'pg_class'::regclass AND provider = 'ttl_docs'
-		 WHERE c.relname ~ '^${table}(_[0-9]{6})?\$' AND c.relkind IN ('r', 'p')
-	};
+	my ($self, $table, $query) = @_;
+	my ($schema, $name) = $table =~ /^(\w+)\.(\w+)$/ ? ($1, $2) : ('public', $table);
+	my %count;
+
+	# Citus hides shards from other programs than its own.
+	$count{$_}++ for map { split /\n/ } $self->on_each_node(
+		qq{
+		SET citus.override_table_visibility = off;
+		WITH t AS (SELECT oid AS relid FROM pg_class
+			WHERE relname ~ '^${name}(_[a-z0-9]+)*\$' AND relkind IN ('r', 'p') AND relnamespace = '$schema'::regnamespace)
+		$query
+	});
+	return join(', ', map { "$_: $count{$_}" } sort keys %count);
 }
 
-# Returns a key of the labels of all shells and shards of a table, on all nodes.  Each value is listed
-# once, with the number of tables that have it: "60: 7" if seven tables have this value.
+# Counts the values of a key of the labels.
 sub in_labels
 {
 	my ($self, $table, $key) = @_;
-	my %count;
-	my $query = labels_query($table);
-	$count{$_}++
-	  for map { split /\n/ }
-	  $self->on_each_node("SELECT coalesce(label ->> '$key', 'none') FROM ($query) AS l (label)");
-	return join(', ', map { "$_: $count{$_}" } sort keys %count);
+	return $self->count_by(
+		$table, qq{
+		SELECT coalesce(label::jsonb ->> '$key', 'none') FROM t LEFT JOIN pg_seclabel
+			ON objoid = relid AND classoid = 'pg_class'::regclass AND provider = 'ttl_docs'});
+}
+
+# Counts the kinds of triggers: hidden, visible or missing.
+sub triggers
+{
+	my ($self, $table) = @_;
+	return $self->count_by(
+		$table, q{
+		SELECT CASE tgisinternal WHEN true THEN 'hidden' WHEN false THEN 'visible' ELSE 'missing' END
+		  FROM t LEFT JOIN pg_trigger ON tgrelid = relid AND tgname = 'zzz_ttl_docs'});
 }
 
 1;
