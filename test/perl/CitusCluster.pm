@@ -255,14 +255,22 @@ sub count_by
 	return join(', ', map { "$_: $count{$_}" } sort keys %count);
 }
 
+my $join_label = q{t LEFT JOIN pg_seclabel
+	ON objoid = relid AND classoid = 'pg_class'::regclass AND provider = 'ttl_docs'};
+
+# Counts the labels, without keys that differ between tables, or that matter only in a transaction.
+sub labels
+{
+	my ($self, $table) = @_;
+	return $self->count_by($table,
+		"SELECT coalesce((label::jsonb - '{database, table, filling, changing}'::text[])::text, 'none') FROM $join_label");
+}
+
 # Counts the values of a key of the labels.
 sub in_labels
 {
 	my ($self, $table, $key) = @_;
-	return $self->count_by(
-		$table, qq{
-		SELECT coalesce(label::jsonb ->> '$key', 'none') FROM t LEFT JOIN pg_seclabel
-			ON objoid = relid AND classoid = 'pg_class'::regclass AND provider = 'ttl_docs'});
+	return $self->count_by($table, "SELECT coalesce(label::jsonb ->> '$key', 'none') FROM $join_label");
 }
 
 # Counts the kinds of triggers: hidden, visible or missing.
