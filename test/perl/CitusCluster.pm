@@ -191,7 +191,8 @@ sub set_clock
 # ---- Tables ----
 
 # Creates functions on all nodes.  rows_on_disk() returns a line for each row of a table, expired
-# documents included: the column id and the system columns.
+# documents included: the column id and the system columns.  A change of the DefaultTTL changes the _slot
+# of the next copy of a row, so the function shows only whether there is one.
 sub install_functions
 {
 	my ($self) = @_;
@@ -202,7 +203,7 @@ sub install_functions
 		LANGUAGE plpgsql SET ttl_docs.show_expired = on SET timezone = 'UTC' AS $$
 		DECLARE result text;
 		BEGIN
-			EXECUTE format('SELECT string_agg(concat_ws('' '', id, _ts, _ttl, _slot), E''\n'') FROM %s', collection)
+			EXECUTE format('SELECT string_agg(concat_ws('' '', id, _ts, _ttl, _slot IS NULL), E''\n'') FROM %s', collection)
 				INTO result;
 			RETURN result;
 		END $$;
@@ -271,6 +272,13 @@ sub in_labels
 {
 	my ($self, $table, $key) = @_;
 	return $self->count_by($table, "SELECT coalesce(label::jsonb ->> '$key', 'none') FROM $join_label");
+}
+
+# Counts the reasons for which the purge is held.
+sub holds
+{
+	my ($self, $table) = @_;
+	return $self->count_by($table, 'SELECT holds FROM t JOIN ttl_docs.collections ON collection = relid');
 }
 
 # Counts the kinds of triggers: hidden, visible or missing.

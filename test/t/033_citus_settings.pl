@@ -24,7 +24,7 @@ $cluster->sql(
 	CREATE TABLE logs_20 PARTITION OF logs FOR VALUES FROM ('2020-01-01') TO ('2021-01-01');
 	SELECT create_distributed_table('logs', 'id', colocate_with => 'sessions');
 	SELECT ttl_docs.adopt('logs', 60);
-	CREATE ROLE owner;
+	CREATE ROLE owner LOGIN;
 	GRANT ALL ON SCHEMA public TO owner;
 });
 
