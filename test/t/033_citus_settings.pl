@@ -18,12 +18,12 @@ my ($coordinator, $worker1, $worker2) = $cluster->nodes;
 # Each collection has three shells and four shards.
 $cluster->sql(
 	q{
-	SELECT ttl_docs.create_collection('sessions', 60);
+	SELECT ttl_docs.create_collection('sessions', 6000);
 	SELECT create_distributed_table('sessions', 'id');
 	CREATE TABLE logs (id text, at date DEFAULT '2020-05-05', doc jsonb, PRIMARY KEY (id, at)) PARTITION BY RANGE (at);
 	CREATE TABLE logs_20 PARTITION OF logs FOR VALUES FROM ('2020-01-01') TO ('2021-01-01');
 	SELECT create_distributed_table('logs', 'id', colocate_with => 'sessions');
-	SELECT ttl_docs.adopt('logs', 60);
+	SELECT ttl_docs.adopt('logs', 6000);
 	CREATE ROLE owner LOGIN;
 	GRANT ALL ON SCHEMA public TO owner;
 });
@@ -46,8 +46,8 @@ sub labels_are
 
 # ---- set_default_ttl() ----
 
-labels_are('sessions', '.*"default_ttl": 60.*', 'distributed');
-labels_are('logs', '.*"default_ttl": 60.*', 'partitioned');
+labels_are('sessions', '.*"default_ttl": 6000.*', 'distributed');
+labels_are('logs', '.*"default_ttl": 6000.*', 'partitioned');
 for my $node ($cluster->nodes)
 {
 	my $ttl = $node->port;
@@ -55,8 +55,8 @@ for my $node ($cluster->nodes)
 	labels_are($_, qr/.*"default_ttl": $ttl.*/, 'set_default_ttl from ' . $node->name) for qw(sessions logs);
 	$cluster->all_nodes_return("SELECT ttl_docs.get_default_ttl('sessions')", $ttl, 'set_default_ttl from ' . $node->name);
 }
-$cluster->sql(q{SELECT ttl_docs.set_default_ttl('sessions', 60); SELECT ttl_docs.set_default_ttl('logs', 60)});
-for my $value (30, 90, -1, 'NULL')
+$cluster->sql(q{SELECT ttl_docs.set_default_ttl('sessions', 6000); SELECT ttl_docs.set_default_ttl('logs', 6000)});
+for my $value (3000, 9000, -1, 'NULL')
 {
 	my $before = $cluster->labels('sessions');
 	$cluster->sql("BEGIN; SELECT ttl_docs.set_default_ttl('sessions', $value); ROLLBACK");
@@ -67,10 +67,10 @@ for my $value (30, 90, -1, 'NULL')
 is( $cluster->sql(
 		q{
 		BEGIN;
-		SELECT ttl_docs.set_default_ttl('sessions', 90);
+		SELECT ttl_docs.set_default_ttl('sessions', 9000);
 		INSERT INTO sessions (id, doc) SELECT 'same' || i, '{}' FROM generate_series(1, 10) AS i;
 		SELECT count(*) FROM sessions;
-		SELECT ttl_docs.set_default_ttl('sessions', 60);
+		SELECT ttl_docs.set_default_ttl('sessions', 6000);
 		UPDATE sessions SET doc = '{"a": 1}';
 		DELETE FROM sessions;
 		COMMIT;
@@ -79,9 +79,9 @@ is( $cluster->sql(
 
 # If a node cannot be reached, nothing changes.
 $worker2->stop;
-like($cluster->error(q{SELECT ttl_docs.set_default_ttl('sessions', 45)}), qr/ERROR:/, 'set_default_ttl fails if a node does not run');
+like($cluster->error(q{SELECT ttl_docs.set_default_ttl('sessions', 4500)}), qr/ERROR:/, 'set_default_ttl fails if a node does not run');
 $worker2->start;
-labels_are('sessions', '.*"default_ttl": 60.*', 'a node did not run');
+labels_are('sessions', '.*"default_ttl": 6000.*', 'a node did not run');
 
 # ---- Expired is final ----
 
@@ -89,13 +89,13 @@ labels_are('sessions', '.*"default_ttl": 60.*', 'a node did not run');
 for my $table (qw(sessions logs))
 {
 	insert_into($table, 'early', '{}');
-	insert_into($table, 'own', '{"ttl": 60}');
+	insert_into($table, 'own', '{"ttl": 6000}');
 }
-$cluster->set_clock(100);
+$cluster->set_clock(10000);
 for my $table (qw(sessions logs))
 {
 	insert_into($table, 'late', '{}');
-	for my $ttl (1000, 'NULL', 2000, -1, 60)
+	for my $ttl (100000, 'NULL', 200000, -1, 6000)
 	{
 		$cluster->sql("SELECT ttl_docs.set_default_ttl('$table', $ttl)");
 		$cluster->all_nodes_return("SELECT count(*), min(id) ~ 'late' FROM $table", '10|t', "$table: only late documents are live under the DefaultTTL $ttl");
@@ -104,24 +104,24 @@ for my $table (qw(sessions logs))
 	is($cluster->on_disk($table), 30, "$table: expired documents are on disk");
 }
 # Lower, and back: documents that were expired in between stay expired.
-$cluster->sql(q{SELECT ttl_docs.set_default_ttl('sessions', 1000)});
-$cluster->set_clock(200);
+$cluster->sql(q{SELECT ttl_docs.set_default_ttl('sessions', 100000)});
+$cluster->set_clock(20000);
 is($cluster->sql('SELECT count(*) FROM sessions'), 10, 'a higher DefaultTTL lets documents live longer');
-$cluster->sql(q{SELECT ttl_docs.set_default_ttl('sessions', 60)});
+$cluster->sql(q{SELECT ttl_docs.set_default_ttl('sessions', 6000)});
 is($cluster->sql('SELECT count(*) FROM sessions'), 0, 'a lower DefaultTTL makes documents expire');
-$cluster->sql(q{SELECT ttl_docs.set_default_ttl('sessions', 1000)});
+$cluster->sql(q{SELECT ttl_docs.set_default_ttl('sessions', 100000)});
 is($cluster->sql('SELECT count(*) FROM sessions'), 0, 'documents that a lower DefaultTTL made expire stay expired');
 
 # One node sees documents expire earlier, because its clock is ahead.  They stay expired on all nodes,
 # also when this clock is right again.
-insert_into('sessions', 'clock', '{"ttl": 500}');
-reload_with($worker1, 'ttl_docs.clock_offset = 1000');
-$worker1->poll_query_until('postgres', q{SELECT setting FROM pg_settings WHERE name = 'ttl_docs.clock_offset'}, 1000);
+insert_into('sessions', 'clock', '{"ttl": 50000}');
+reload_with($worker1, 'ttl_docs.clock_offset = 100000');
+$worker1->poll_query_until('postgres', q{SELECT setting FROM pg_settings WHERE name = 'ttl_docs.clock_offset'}, 100000);
 my $seen = $cluster->sql('SELECT count(*) FROM sessions');
 cmp_ok($seen, '>', 0, 'documents are live on nodes with the right clock');
 cmp_ok($seen, '<', 10, 'documents have expired on the node whose clock is ahead');
 $cluster->sql(q{SELECT ttl_docs.set_default_ttl('sessions', -1)});
-$cluster->set_clock(200);
+$cluster->set_clock(20000);
 cmp_ok($cluster->sql('SELECT count(*) FROM sessions'), '<=', $seen, 'no expired document is back when the clock is right again');
 insert_into('sessions', 'now', '{}');
 is($cluster->sql(q{SELECT count(*) FROM sessions WHERE id ~ 'now'}), 10, 'new documents are live');
@@ -135,7 +135,7 @@ $reader->query('COMMIT');
 $reader->quit;
 $cluster->sql(q{SELECT ttl_docs.set_default_ttl('sessions', NULL)});
 labels_are('sessions', '.*"default_ttl": null.*', 'after the reader has ended');
-$cluster->sql(q{SELECT ttl_docs.set_default_ttl('sessions', 60)});
+$cluster->sql(q{SELECT ttl_docs.set_default_ttl('sessions', 6000)});
 
 # ---- Other settings ----
 
@@ -159,7 +159,7 @@ sub sets_indexing
 
 $cluster->sql(q{SELECT ttl_docs.set_default_ttl('sessions', NULL)});
 sets_indexing('sessions');
-$cluster->sql(q{SELECT ttl_docs.set_default_ttl('sessions', 60)});
+$cluster->sql(q{SELECT ttl_docs.set_default_ttl('sessions', 6000)});
 like(
 	error_of($worker1, 'postgres', q{SELECT ttl_docs.set_indexing('sessions', 'lazy')}),
 	qr/operation is not allowed on this node.*Connect to the coordinator/s,
@@ -190,15 +190,15 @@ sub releases
 }
 
 # A change of settings that made documents expire holds release(), until somebody resumes the purge.
-insert_into($_, 'release', '{"ttl": 1000}') for qw(sessions logs);
+insert_into($_, 'release', '{"ttl": 100000}') for qw(sessions logs);
 $cluster->sql(q{SELECT ttl_docs.resume_purge('sessions'); SELECT ttl_docs.resume_purge('logs')});
 is( $cluster->sql("BEGIN; SELECT ttl_docs.release('sessions'); ROLLBACK; SELECT count(*) FROM sessions WHERE id ~ 'release'") =~ s/\n//r,
 	10, 'release() is rolled back');
-labels_are('sessions', '.*"default_ttl": 60.*', 'release() is rolled back');
+labels_are('sessions', '.*"default_ttl": 6000.*', 'release() is rolled back');
 releases('sessions', 7);
 releases('logs', 14);
-$cluster->sql(q{SELECT ttl_docs.adopt('sessions', 60)});
-labels_are('sessions', '.*"default_ttl": 60.*', 'a table can be a collection again');
+$cluster->sql(q{SELECT ttl_docs.adopt('sessions', 6000)});
+labels_are('sessions', '.*"default_ttl": 6000.*', 'a table can be a collection again');
 $cluster->sql(q{SELECT ttl_docs.drop_collection('sessions')});
 is($cluster->labels('sessions'), '', 'drop_collection() drops the tables on all nodes');
 
@@ -207,13 +207,13 @@ is($cluster->labels('sessions'), '', 'drop_collection() drops the tables on all 
 $cluster->let_coordinator_have_shards;
 $cluster->sql(
 	q{
-	SELECT ttl_docs.create_collection('everywhere', 60);
+	SELECT ttl_docs.create_collection('everywhere', 6000);
 	SELECT create_distributed_table('everywhere', 'id', colocate_with => 'none');
 });
 insert_into('everywhere', 'early', '{}');
-$cluster->set_clock(300);
+$cluster->set_clock(30000);
 insert_into('everywhere', 'late', '{}');
-$cluster->sql(q{SELECT ttl_docs.set_default_ttl('everywhere', 1000)});
+$cluster->sql(q{SELECT ttl_docs.set_default_ttl('everywhere', 100000)});
 is($cluster->sql('SELECT count(*) FROM everywhere'), 10, 'expired is final, also on the coordinator');
 $cluster->sql(q{SELECT ttl_docs.set_default_ttl('everywhere', NULL)});
 labels_are('everywhere', '.*"default_ttl": null.*', 'TTL is off, also on the coordinator');
@@ -243,26 +243,26 @@ $cluster->sql(
 	CREATE TABLE replicated (id text PRIMARY KEY, doc jsonb);
 	SELECT create_distributed_table('replicated', 'id', colocate_with => 'none');
 	RESET citus.shard_replication_factor;
-	SELECT ttl_docs.create_collection('plain', 60);
+	SELECT ttl_docs.create_collection('plain', 6000);
 	INSERT INTO plain (id, doc) VALUES ('a', '{}');
-	SELECT ttl_docs.create_collection('dist', 60);
+	SELECT ttl_docs.create_collection('dist', 6000);
 	SELECT create_distributed_table('dist', 'id', colocate_with => 'none');
 	INSERT INTO dist (id, doc) VALUES ('a', '{}');
 });
 my $replicated = qr/ERROR:  replicated Citus table "\w+" cannot be a collection.*DETAIL:.*HINT:/s;
-refused(q{SELECT ttl_docs.adopt('reference', 60)}, $replicated, 'a reference table');
-refused(q{SELECT ttl_docs.adopt('replicated', 60)}, $replicated, 'several copies of a shard');
+refused(q{SELECT ttl_docs.adopt('reference', 6000)}, $replicated, 'a reference table');
+refused(q{SELECT ttl_docs.adopt('replicated', 6000)}, $replicated, 'several copies of a shard');
 refused(q{SELECT create_reference_table('plain')}, $replicated, 'a collection becomes a reference table');
 refused(q{SET citus.shard_replication_factor = 2; SELECT create_distributed_table('plain', 'id', colocate_with => 'none')},
 	$replicated, 'a collection gets several copies of a shard');
 refused(q{SELECT create_distributed_table_concurrently('plain', 'id')},
 	qr/ERROR:  collection "plain" cannot be distributed concurrently.*HINT:  Use create_distributed_table/s,
 	'create_distributed_table_concurrently');
-refused("SET $_ = off; SELECT ttl_docs.set_default_ttl('dist', 70)",
+refused("SET $_ = off; SELECT ttl_docs.set_default_ttl('dist', 7000)",
 	qr/ERROR:  cannot change collection "dist" while $_ is off.*HINT:  Run SET $_ = on/s, "$_ is off")
   for qw(citus.enable_ddl_propagation citus.enable_metadata_sync);
-$cluster->sql(q{SET citus.enable_alter_role_propagation = off; SELECT ttl_docs.set_default_ttl('dist', 70)});
-labels_are('dist', '.*"default_ttl": 70.*', 'set_default_ttl, without the propagation of roles');
+$cluster->sql(q{SET citus.enable_alter_role_propagation = off; SELECT ttl_docs.set_default_ttl('dist', 7000)});
+labels_are('dist', '.*"default_ttl": 7000.*', 'set_default_ttl, without the propagation of roles');
 refused(q{SECURITY LABEL FOR ttl_docs ON TABLE dist IS NULL}, qr/ERROR:  cannot change the label of collection "dist"/, 'a label by hand');
 
 # A shard is not a collection by itself.
@@ -275,11 +275,11 @@ for my $call ("set_default_ttl('$shard', 600)", "set_indexing('$shard', 'lazy')"
 		qr/ERROR:.*shard.*HINT:  .*"?dist"?/s,
 		"refused: $call");
 }
-labels_are('dist', '.*"default_ttl": 70.*', 'calls for a shard');
+labels_are('dist', '.*"default_ttl": 7000.*', 'calls for a shard');
 $shard = CitusCluster::quiet($worker1,
 	q{SET citus.override_table_visibility = off; SELECT relname FROM pg_class WHERE relname ~ '^logs_[0-9]{6}$' LIMIT 1});
 like(
-	error_of($worker1, 'postgres', "SELECT ttl_docs.adopt('$shard', 60)"),
+	error_of($worker1, 'postgres', "SELECT ttl_docs.adopt('$shard', 6000)"),
 	qr/ERROR:.*shard.*HINT:  .*"?logs"?/s,
 	'refused: adopt() of a shard of a plain table');
 
@@ -292,9 +292,9 @@ SKIP:
 		CREATE TABLE columns (id text, doc jsonb) USING columnar;
 	});
 	my $columnar = qr/ERROR:  table "\w+" cannot be part of a collection because its access method is "columnar".*HINT:/s;
-	refused(q{SELECT ttl_docs.adopt('columns', 60)}, $columnar, 'a columnar table');
+	refused(q{SELECT ttl_docs.adopt('columns', 6000)}, $columnar, 'a columnar table');
 	$cluster->sql(q{SELECT create_distributed_table('columns', 'id', colocate_with => 'none')});
-	refused(q{SELECT ttl_docs.adopt('columns', 60)}, $columnar, 'a distributed columnar table');
+	refused(q{SELECT ttl_docs.adopt('columns', 6000)}, $columnar, 'a distributed columnar table');
 	refused("SELECT alter_table_set_access_method('$_', 'columnar')", $columnar, "a collection becomes columnar: $_") for qw(plain dist);
 }
 is($cluster->sql('SELECT count(*) FROM plain; SELECT count(*) FROM dist'), "1\n1", 'refused commands change nothing');

@@ -55,18 +55,18 @@ sub insert_into
 {
 	my ($name) = @_;
 	return qq{INSERT INTO $name (id, doc) SELECT 'short' || i, '{}' FROM generate_series(1, 5) AS i;
-		INSERT INTO $name (id, doc) SELECT 'long' || i, '{"ttl": 1000}' FROM generate_series(1, 5) AS i;};
+		INSERT INTO $name (id, doc) SELECT 'long' || i, '{"ttl": 100000}' FROM generate_series(1, 5) AS i;};
 }
 
 for my $kind (sort keys %kinds)
 {
 	my ($call, $count) = @{ $kinds{$kind} };
-	$cluster->sql(create_table("a_$kind") . "SELECT ttl_docs.adopt('a_$kind', 60);" . insert_into("a_$kind"));
+	$cluster->sql(create_table("a_$kind") . "SELECT ttl_docs.adopt('a_$kind', 6000);" . insert_into("a_$kind"));
 	converts("a_$kind", 'SELECT ' . sprintf($call, "a_$kind"), "hidden: $count", "adopt, then $kind");
 
 	$cluster->sql(create_table("b_$kind") . insert_into("b_$kind"));
 	$cluster->sql('SELECT ' . sprintf($call, "b_$kind"));
-	$cluster->sql("SELECT ttl_docs.adopt('b_$kind', 60)");
+	$cluster->sql("SELECT ttl_docs.adopt('b_$kind', 6000)");
 	is($cluster->triggers("b_$kind"), "hidden: $count", "$kind, then adopt: every table has the trigger");
 	push @names, "a_$kind", "b_$kind";
 }
@@ -75,13 +75,13 @@ for my $kind (sort keys %kinds)
 $cluster->sql(
 	q{
 	CREATE SCHEMA later;
-	SELECT ttl_docs.create_collection('later.c', 60);
+	SELECT ttl_docs.create_collection('later.c', 6000);
 	SET citus.enable_schema_based_sharding = on;
 	CREATE SCHEMA tenant;
-	SELECT ttl_docs.create_collection('tenant.c', 60);
+	SELECT ttl_docs.create_collection('tenant.c', 6000);
 } . create_table('tenant.d'));
 $cluster->sql(insert_into($_)) for qw(later.c tenant.c tenant.d);
-$cluster->sql(q{SELECT ttl_docs.adopt('tenant.d', 60)});
+$cluster->sql(q{SELECT ttl_docs.adopt('tenant.d', 6000)});
 converts('later.c', q{SELECT citus_schema_distribute('later')}, 'hidden: 4', 'a schema is distributed');
 is($cluster->triggers("tenant.$_"), 'hidden: 4', "a tenant schema: every table of $_ has the trigger") for qw(c d);
 push @names, qw(later.c tenant.c tenant.d);
@@ -91,18 +91,18 @@ is( $cluster->sql(q{SELECT string_agg(citus_table_type, ' ') FROM citus_tables W
 # create_collection() and a key of another type
 $cluster->sql(
 	q{
-	SELECT ttl_docs.create_collection('created', 60);
+	SELECT ttl_docs.create_collection('created', 6000);
 	SELECT create_distributed_table('created', 'id');
 } . insert_into('created'));
 push @names, 'created';
 
 for my $name (@names)
 {
-	is($cluster->in_labels($name, 'default_ttl') =~ s/: \d+//r, 60, "$name: every table has the DefaultTTL");
+	is($cluster->in_labels($name, 'default_ttl') =~ s/: \d+//r, 6000, "$name: every table has the DefaultTTL");
 	is($cluster->on_disk($name), 10, "$name: the documents are on disk");
 	$cluster->all_nodes_return("SELECT count(*) FROM $name", 10, "$name: all documents are live");
 }
-$cluster->set_clock(100);
+$cluster->set_clock(10000);
 for my $name (@names)
 {
 	$cluster->all_nodes_return("SELECT count(*) FROM $name", 5, "$name: documents have expired");
@@ -120,7 +120,7 @@ for my $kind (qw(hash single local))
 	converts("a_$kind", "SELECT undistribute_table('a_$kind')", 'visible: 1', "undistribute_table, $kind");
 	is($cluster->in_labels("a_$kind", 'citus'), 'none: 1', "undistribute_table, $kind: it is a plain collection");
 	is( $cluster->sql(
-			"INSERT INTO a_$kind (id, doc) VALUES ('short2', '{}'); SELECT _ts > now() + interval '50 s' FROM a_$kind WHERE id = 'short2'"),
+			"INSERT INTO a_$kind (id, doc) VALUES ('short2', '{}'); SELECT _ts > now() + interval '5000 s' FROM a_$kind WHERE id = 'short2'"),
 		't', "undistribute_table, $kind: documents are stamped, and keys are free");
 	converts("a_$kind", 'SELECT ' . sprintf($call, "a_$kind"), "hidden: $count", "$kind again");
 }
@@ -153,9 +153,9 @@ $cluster->sql(
 	CREATE TABLE kinds (kind int PRIMARY KEY);
 	SELECT create_reference_table('kinds');
 	CREATE TABLE keyed (id text PRIMARY KEY, kind int, doc jsonb);
-	SELECT ttl_docs.adopt('keyed', 60);
+	SELECT ttl_docs.adopt('keyed', 6000);
 } . insert_into('keyed'));
-$cluster->set_clock(200);
+$cluster->set_clock(20000);
 converts('keyed', 'ALTER TABLE keyed ADD CONSTRAINT k FOREIGN KEY (kind) REFERENCES kinds', 'hidden: 4', 'a foreign key to a reference table');
 is($cluster->is_citus_table('keyed'), 1, 'the foreign key makes a collection a Citus table');
 converts('keyed', 'ALTER TABLE keyed DROP CONSTRAINT k', 'visible: 1', 'the foreign key is dropped');
@@ -198,23 +198,22 @@ for my $name (qw(a_parts b_parts))
 		CREATE TABLE ${name}_22 PARTITION OF $name FOR VALUES FROM ('2022-01-01') TO ('2023-01-01');
 		INSERT INTO $name (id, at, doc, _ts) VALUES ('p22', '2022-05-05', '{}', '2000-01-01');
 		CREATE TABLE ${name}_23 (LIKE $name INCLUDING DEFAULTS, PRIMARY KEY (id, at));
-		INSERT INTO ${name}_23 (id, at, doc) VALUES ('p23', '2023-05-05', '{}'), ('p23 long', '2023-05-05', '{"ttl": 1000}');
+		INSERT INTO ${name}_23 (id, at, doc) VALUES ('p23', '2023-05-05', '{}'), ('p23 long', '2023-05-05', '{"ttl": 100000}');
 		ALTER TABLE $name ATTACH PARTITION ${name}_23 FOR VALUES FROM ('2023-01-01') TO ('2024-01-01');
 		CREATE TABLE ${name}_24 (LIKE $name INCLUDING DEFAULTS, PRIMARY KEY (id, at));
 		SELECT create_distributed_table('${name}_24', 'id', colocate_with => '$name');
-		INSERT INTO ${name}_24 (id, at, doc) VALUES ('p24', '2024-05-05', '{}'), ('p24 long', '2024-05-05', '{"ttl": 1000}');
+		INSERT INTO ${name}_24 (id, at, doc) VALUES ('p24', '2024-05-05', '{}'), ('p24 long', '2024-05-05', '{"ttl": 100000}');
 		ALTER TABLE $name ATTACH PARTITION ${name}_24 FOR VALUES FROM ('2024-01-01') TO ('2025-01-01');
 	});
 	is($cluster->triggers($name), 'hidden: ' . 6 * $tables, "$name: new and attached partitions have triggers");
-	is($cluster->in_labels($name, 'default_ttl'), '60: ' . 6 * $tables, "$name: new and attached partitions have labels");
+	is($cluster->in_labels($name, 'default_ttl'), '6000: ' . 6 * $tables, "$name: new and attached partitions have labels");
 	$cluster->all_nodes_return("SELECT count(*) - $before FROM $name", 5, "$name: their documents are live");
-	is( $cluster->sql("SELECT bool_and(_ts > now() + interval '150 s') FROM $name WHERE at > '2022-01-01'"),
+	is( $cluster->sql("SELECT bool_and(_ts > now() + interval '15000 s') FROM $name WHERE at > '2022-01-01'"),
 		't', "$name: their documents have stamps");
 	$cluster->sql("ALTER TABLE $name DETACH PARTITION ${name}_24");
-	is($cluster->sql("SELECT ttl_docs.get_default_ttl('${name}_24')"), 60, "$name: a detached partition is a collection");
+	is($cluster->sql("SELECT ttl_docs.get_default_ttl('${name}_24')"), 6000, "$name: a detached partition is a collection");
 }
-# A transaction that ends after this one began could have a later _ts: 70 seconds are enough.
-$cluster->set_clock(270);
+$cluster->set_clock(27000);
 for my $name (qw(a_parts b_parts))
 {
 	$cluster->all_nodes_return("SELECT id FROM $name WHERE at > '2022-01-01'", 'p23 long', "$name: documents of new and attached partitions expire");
@@ -232,15 +231,15 @@ sub distribute_families
 	my ($p, $where) = @_;
 	$cluster->sql(
 		qq{
-		SELECT ttl_docs.create_collection('${p}_1', 60);
+		SELECT ttl_docs.create_collection('${p}_1', 6000);
 		SELECT create_distributed_table('${p}_1', 'id', colocate_with => 'none');
 		CREATE TABLE ${p}_child1 (id text PRIMARY KEY REFERENCES ${p}_1, doc jsonb);
 		CREATE TABLE ${p}_child2 (id text PRIMARY KEY, doc jsonb);
 		SELECT create_distributed_table('${p}_child2', 'id', colocate_with => '${p}_1');
-		SELECT ttl_docs.adopt('${p}_child2', 60);
-		SELECT ttl_docs.create_collection('${p}_3', 60);
+		SELECT ttl_docs.adopt('${p}_child2', 6000);
+		SELECT ttl_docs.create_collection('${p}_3', 6000);
 		CREATE TABLE ${p}_child3 (id text PRIMARY KEY REFERENCES ${p}_3, doc jsonb);
-		SELECT ttl_docs.adopt('${p}_child3', 60);
+		SELECT ttl_docs.adopt('${p}_child3', 6000);
 		SELECT create_distributed_table('${p}_3', 'id', colocate_with => 'none');
 	});
 	is($cluster->error("SELECT create_distributed_table('${p}_child1', 'id', colocate_with => '${p}_1')"),
@@ -259,13 +258,13 @@ distribute_families('family', 'shards on workers');
 $cluster->let_coordinator_have_shards;
 $cluster->sql(
 	q{
-	SELECT ttl_docs.create_collection('everywhere', 60);
+	SELECT ttl_docs.create_collection('everywhere', 6000);
 	SELECT create_distributed_table('everywhere', 'id', colocate_with => 'none');
 } . create_table('all_parts') . q{
 	SELECT create_distributed_table('all_parts', 'id', colocate_with => 'none');
-	SELECT ttl_docs.adopt('all_parts', 60);
+	SELECT ttl_docs.adopt('all_parts', 6000);
 } . insert_into('everywhere') . insert_into('all_parts'));
-$cluster->set_clock(400);
+$cluster->set_clock(40000);
 TODO:
 {
 	local $TODO = 'Citus waits for locks that this transaction holds on another connection';

@@ -30,8 +30,8 @@ $cluster->sql(
 	CREATE ROLE owner LOGIN;
 	GRANT ALL ON SCHEMA public TO owner;
 	SET ROLE owner;
-	SELECT ttl_docs.create_collection('local', 60);
-	SELECT ttl_docs.create_collection('distributed', 60);
+	SELECT ttl_docs.create_collection('local', 6000);
+	SELECT ttl_docs.create_collection('distributed', 6000);
 });
 is($cluster->triggers($_), 'visible: 1', "$_: the trigger is visible before a table is distributed") for qw(local distributed);
 $cluster->sql(q{SET ROLE owner; SELECT create_distributed_table('distributed', 'id')});
@@ -49,7 +49,7 @@ is($cluster->sql(sprintf $enabled, 'local'), 'A', 'a local collection: our trigg
 $cluster->sql(
 	q{
 	SET ROLE owner;
-	SELECT ttl_docs.create_collection('managed', 60);
+	SELECT ttl_docs.create_collection('managed', 6000);
 	SELECT citus_add_local_table_to_metadata('managed');
 	CREATE TABLE plain (id text);
 	SELECT citus_add_local_table_to_metadata('plain');
@@ -80,17 +80,17 @@ for my $table (qw(local distributed))
 {
 	$cluster->sql(qq{INSERT INTO $table (id, doc) VALUES ('dead', '{}')});
 }
-$cluster->set_clock(100);
+$cluster->set_clock(10000);
 for my $table (qw(local distributed))
 {
 	$cluster->sql(
 		qq{
-		SELECT ttl_docs.set_default_ttl('$table', 1000);
-		INSERT INTO $table (id, doc) VALUES ('short', '{"ttl": 10}');
-		INSERT INTO $table (id, doc) SELECT 'live' || i, '{"ttl": 100000}' FROM generate_series(1, 5) AS i;
+		SELECT ttl_docs.set_default_ttl('$table', 100000);
+		INSERT INTO $table (id, doc) VALUES ('short', '{"ttl": 1000}');
+		INSERT INTO $table (id, doc) SELECT 'live' || i, '{"ttl": 10000000}' FROM generate_series(1, 5) AS i;
 	});
 }
-$cluster->set_clock(200);
+$cluster->set_clock(20000);
 my $coordinator = $cluster->coordinator;
 my @live = map { "live$_" } 1 .. 5;
 my $live = join("\n", @live);
@@ -113,7 +113,7 @@ sub is_restored
 	my ($server, $database, $table, $name) = @_;
 	my $sql = sub { $server->safe_psql($database, $_[0]) };
 	is($sql->("SELECT default_ttl, holds FROM ttl_docs.collections WHERE collection = '$table'::regclass"),
-		'1000|{restored}', "$name: settings, and the purge is held");
+		'100000|{restored}', "$name: settings, and the purge is held");
 	is($sql->(sprintf $stamps, $table), $stamps{$table}, "$name: the live documents and their stamps");
 	is($sql->(sprintf $enabled, $table), 'A', "$name: the trigger");
 	return;
@@ -127,7 +127,7 @@ sub disk
 }
 
 # A server with ttl_docs, but without Citus
-my $server = start_server('single', "ttl_docs.purge = off\nttl_docs.clock_offset = 200\n");
+my $server = start_server('single', "ttl_docs.purge = off\nttl_docs.clock_offset = 20000\n");
 $server->safe_psql('postgres', 'CREATE ROLE owner LOGIN; CREATE EXTENSION ttl_docs; GRANT ALL ON SCHEMA public TO owner');
 $server->command_ok([ 'pg_restore', '-e', '-d', $server->connstr('postgres'), "$dir/tables.dump" ], 'pg_restore without Citus');
 for my $table (qw(local distributed))
@@ -137,7 +137,7 @@ for my $table (qw(local distributed))
 		'f', "without Citus: the trigger of $table is visible");
 	is( $server->safe_psql(
 			'postgres', qq{INSERT INTO $table (id, doc, _ts) VALUES ('new', '{}', '2000-01-01');
-				SELECT _ts > ttl_docs.now() - interval '1 min' FROM $table WHERE id = 'new'}),
+				SELECT _ts > ttl_docs.now() - interval '1 h' FROM $table WHERE id = 'new'}),
 		't', "without Citus: $table stamps new documents");
 	is( $server->safe_psql('postgres', "SELECT ttl_docs.resume_purge('$table'); SELECT holds FROM ttl_docs.collections WHERE collection = '$table'::regclass") =~ s/\n//r,
 		'{}', "without Citus: resume_purge of $table ends the hold");
@@ -149,7 +149,7 @@ $server->stop;
 # A new Citus cluster: a table is distributed after its restore, or between its definition and its rows.
 $cluster = CitusCluster->new(name => 'new', workers => 1, extension => 0);
 $coordinator = $cluster->coordinator;
-$cluster->set_clock(200);
+$cluster->set_clock(20000);
 $cluster->sql('CREATE ROLE owner LOGIN');
 $coordinator->command_ok([ 'pg_restore', '-e', '-d', $coordinator->connstr('postgres'), "$dir/all.dump" ], 'pg_restore with Citus');
 for my $table (qw(local distributed))

@@ -23,7 +23,7 @@ my $cluster = CitusCluster->new(
 my ($coordinator, $worker1, $worker2) = $cluster->nodes;
 $cluster->sql(
 	q{
-	SELECT ttl_docs.create_collection('sessions', 60);
+	SELECT ttl_docs.create_collection('sessions', 6000);
 	SELECT create_distributed_table('sessions', 'id');
 	CREATE TABLE plain (id text PRIMARY KEY);
 	SELECT create_distributed_table('plain', 'id', colocate_with => 'sessions');
@@ -31,7 +31,7 @@ $cluster->sql(
 });
 my $clock = 0;
 
-# Writes documents that are expired when the clock moves by 100 seconds.
+# Writes documents that are expired when the clock moves by 10000 seconds.
 sub write_documents
 {
 	$cluster->sql(q{DELETE FROM sessions; INSERT INTO sessions (id, doc) SELECT i, '{}' FROM generate_series(1, 20) AS i});
@@ -40,7 +40,7 @@ sub write_documents
 
 sub move_clock
 {
-	$cluster->set_clock($clock += 100);
+	$cluster->set_clock($clock += 10000);
 	return;
 }
 
@@ -105,13 +105,13 @@ $session->query('COMMIT');
 
 # The clock of a node is behind: the node uses its own clock at every level.
 write_documents();
-reload_with($worker1, 'ttl_docs.clock_offset = ' . ($clock - 50));
-$worker1->poll_query_until('postgres', q{SELECT setting FROM pg_settings WHERE name = 'ttl_docs.clock_offset'}, $clock - 50);
+reload_with($worker1, 'ttl_docs.clock_offset = ' . ($clock - 5000));
+$worker1->poll_query_until('postgres', q{SELECT setting FROM pg_settings WHERE name = 'ttl_docs.clock_offset'}, $clock - 5000);
 for my $level ('READ COMMITTED', 'REPEATABLE READ')
 {
 	is( $session->query(
 			qq{BEGIN ISOLATION LEVEL $level;
-			   SELECT count(DISTINCT i > ttl_docs.now() - interval '25 s') FROM (SELECT id, ttl_docs.now() AS i FROM sessions OFFSET 0) AS s;
+			   SELECT count(DISTINCT i > ttl_docs.now() - interval '2500 s') FROM (SELECT id, ttl_docs.now() AS i FROM sessions OFFSET 0) AS s;
 			   COMMIT}),
 		2, "$level: a node whose clock is behind uses its own clock");
 }
@@ -127,13 +127,13 @@ $session->query('SELECT count(*) FROM sessions');
 like($session->{stderr}, qr/could not serialize access because the transaction began before this session of Citus/,
 	'a session that is younger than the transaction fails');
 $session->{stderr} = '';
-$session->query('ROLLBACK');
+$session->query('ROLLBACK; SELECT count(*) FROM sessions');
 is($session->query('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM sessions; COMMIT'), 0, 'the transaction can be repeated');
 $session->quit;
 
 # ---- The setting ----
 
-# Documents in a shard on the first worker, which expired some 40 seconds ago
+# Documents in a shard on the first worker, which expired some 4000 seconds ago
 write_documents();
 move_clock();
 my $shard = CitusCluster::quiet($worker1,
@@ -163,18 +163,18 @@ sub instant_ago
 
 for my $name ('citus_internal gpid=1', 'citus_rebalancer gpid=1')
 {
-	is(read_shard($name, instant_ago(50), 'REPEATABLE READ'), '40001', "$name: an early instant is refused");
-	is(read_shard($name, instant_ago(50), 'SERIALIZABLE'), '40001', "$name: an early instant is refused, SERIALIZABLE");
+	is(read_shard($name, instant_ago(5000), 'REPEATABLE READ'), '40001', "$name: an early instant is refused");
+	is(read_shard($name, instant_ago(5000), 'SERIALIZABLE'), '40001', "$name: an early instant is refused, SERIALIZABLE");
 	is(read_shard($name, instant_ago(0), 'REPEATABLE READ'), 0, "$name: the present shows nothing that expired");
 	is(read_shard($name, instant_ago(-1000), 'REPEATABLE READ'), 0, "$name: the future is the present");
-	is(read_shard($name, instant_ago(50), 'READ COMMITTED'), 0, "$name: READ COMMITTED does not use the instant");
+	is(read_shard($name, instant_ago(5000), 'READ COMMITTED'), 0, "$name: READ COMMITTED does not use the instant");
 	is(read_shard($name, "SET ttl_docs.distributed_instant = '$_';", 'REPEATABLE READ'), '22023', "$name: $_ is invalid")
 	  for 'early', '12x', '99999999999999999999999', '9223372036854775807';
 }
-is(read_shard('psql', instant_ago(50), $_), 0, "other sessions do not use the instant: $_")
+is(read_shard('psql', instant_ago(5000), $_), 0, "other sessions do not use the instant: $_")
   for 'READ COMMITTED', 'REPEATABLE READ', 'SERIALIZABLE';
 is(read_shard('psql', "SET ttl_docs.distributed_instant = 'early';", 'REPEATABLE READ'), 0, 'other sessions do not check the instant');
-is(read_shard('psql', "SET application_name = 'citus_internal gpid=1';" . instant_ago(50), 'REPEATABLE READ'),
+is(read_shard('psql', "SET application_name = 'citus_internal gpid=1';" . instant_ago(5000), 'REPEATABLE READ'),
 	'40001', 'a session takes the name of a session of Citus');
 $cluster->stop;
 
