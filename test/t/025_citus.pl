@@ -189,7 +189,8 @@ is_sql(
 	INSERT INTO sessions (id, doc) VALUES ('2', '{}') ON CONFLICT (id) DO UPDATE SET doc = '{"updated": true}';
 	SELECT id, doc FROM sessions WHERE id IN ('1', '2') ORDER BY 1;
 }, qq{1|{"new": 1}\n2|{"updated": true}}, 'an upsert finds live documents');
-like($cluster->error(q{INSERT INTO sessions (id, doc) VALUES ('1', '{}')}), qr/duplicate key/, 'keys of live documents are not free');
+like($cluster->error(q{INSERT INTO sessions (id, doc) VALUES ('1', '{}')}), qr/duplicate key/,
+	'keys of live documents are not free');
 
 # INSERT ... SELECT: sent to the shards, repartitioned, and through the coordinator
 $cluster->sql(
@@ -199,13 +200,13 @@ $cluster->sql(
 });
 my $source = 'SELECT %s, doc FROM sessions WHERE id::int > 7';
 my @copies = (
-	[ 'sent to the shards', sprintf($source, 'id'), 'Task Count: 4' ],
+	[ 'sent to the shards', sprintf($source, 'id'), '\A(?!.*method:)' ],
 	[ 'repartitioned', sprintf($source, q{id || 'x'}), 'method: repartition' ],
 	[ 'through this node', sprintf($source, 'id') . ' ORDER BY id LIMIT 100', 'method: pull to coordinator' ]);
 for my $copy (@copies)
 {
 	my ($what, $select, $plan) = @$copy;
-	like($cluster->sql("EXPLAIN INSERT INTO copies (id, doc) $select"), qr/$plan/, "INSERT ... SELECT can be $what");
+	like($cluster->sql("EXPLAIN INSERT INTO copies (id, doc) $select"), qr/$plan/s, "INSERT ... SELECT can be $what");
 	is_sql("INSERT INTO copies (id, doc) $select; SELECT count(*), bool_and($recent) FROM copies; DELETE FROM copies",
 		'15|t', "INSERT ... SELECT copies the live documents, $what");
 }

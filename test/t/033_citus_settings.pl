@@ -77,9 +77,23 @@ is( $cluster->sql(
 	}) =~ s/\n//gr,
 	10, 'reads and writes in the transaction of set_default_ttl');
 
+TODO:
+{
+	local $TODO = 'the label waits for locks that this transaction holds on another connection';
+	is( $cluster->error(
+			q{
+			BEGIN;
+			INSERT INTO sessions (id, doc) SELECT 'same' || i, '{}' FROM generate_series(1, 10) AS i;
+			SELECT ttl_docs.set_default_ttl('sessions', 9000);
+			ROLLBACK;
+		}),
+		'', 'set_default_ttl after writes in the same transaction');
+}
+
 # If a node cannot be reached, nothing changes.
 $worker2->stop;
-like($cluster->error(q{SELECT ttl_docs.set_default_ttl('sessions', 4500)}), qr/ERROR:/, 'set_default_ttl fails if a node does not run');
+like($cluster->error(q{SELECT ttl_docs.set_default_ttl('sessions', 4500)}), qr/ERROR:/,
+	'set_default_ttl fails if a node does not run');
 $worker2->start;
 labels_are('sessions', '.*"default_ttl": 6000.*', 'a node did not run');
 
@@ -98,8 +112,10 @@ for my $table (qw(sessions logs))
 	for my $ttl (100000, 'NULL', 200000, -1, 6000)
 	{
 		$cluster->sql("SELECT ttl_docs.set_default_ttl('$table', $ttl)");
-		$cluster->all_nodes_return("SELECT count(*), min(id) ~ 'late' FROM $table", '10|t', "$table: only late documents are live under the DefaultTTL $ttl");
-		like($cluster->in_labels($table, 'written_floor'), qr/^[^,]*: \d+$/, "$table: the same floor everywhere under the DefaultTTL $ttl");
+		$cluster->all_nodes_return("SELECT count(*), min(id) ~ 'late' FROM $table", '10|t',
+			"$table: only late documents are live under the DefaultTTL $ttl");
+		like($cluster->in_labels($table, 'written_floor'), qr/^[^,]*: \d+$/,
+			"$table: the same floor everywhere under the DefaultTTL $ttl");
 	}
 	is($cluster->on_disk($table), 30, "$table: expired documents are on disk");
 }
@@ -122,7 +138,8 @@ cmp_ok($seen, '>', 0, 'documents are live on nodes with the right clock');
 cmp_ok($seen, '<', 10, 'documents have expired on the node whose clock is ahead');
 $cluster->sql(q{SELECT ttl_docs.set_default_ttl('sessions', -1)});
 $cluster->set_clock(20000);
-cmp_ok($cluster->sql('SELECT count(*) FROM sessions'), '<=', $seen, 'no expired document is back when the clock is right again');
+cmp_ok($cluster->sql('SELECT count(*) FROM sessions'), '<=', $seen,
+	'no expired document is back when the clock is right again');
 insert_into('sessions', 'now', '{}');
 is($cluster->sql(q{SELECT count(*) FROM sessions WHERE id ~ 'now'}), 10, 'new documents are live');
 
@@ -145,7 +162,8 @@ sub sets_indexing
 	my ($table) = @_;
 	for my $indexing ('lazy', 'none', 'consistent')
 	{
-		is($cluster->error("SELECT ttl_docs.set_indexing('$table', '$indexing')"), '', "set_indexing of $table to $indexing: no error");
+		is($cluster->error("SELECT ttl_docs.set_indexing('$table', '$indexing')"), '',
+			"set_indexing of $table to $indexing: no error");
 		is( $cluster->count_by(
 				$table, q{
 				SELECT CASE WHEN indexrelid IS NULL THEN 'none' ELSE 'index' END
@@ -179,7 +197,8 @@ sub releases
 {
 	my ($table, $count) = @_;
 	my $live = $cluster->sql("SELECT id FROM $table ORDER BY id");
-	is($cluster->error("SET client_min_messages = warning; SELECT ttl_docs.release('$table')"), '', "release() of $table: no error");
+	is($cluster->error("SET client_min_messages = warning; SELECT ttl_docs.release('$table')"), '',
+		"release() of $table: no error");
 	is($cluster->sql("SELECT id FROM $table ORDER BY id"), $live, "release() of $table keeps the live documents only");
 	is($cluster->labels($table), "none: $count", "release() of $table: no label on any node");
 	is($cluster->triggers($table), "missing: $count", "release() of $table: no trigger on any node");
@@ -263,7 +282,8 @@ refused("SET $_ = off; SELECT ttl_docs.set_default_ttl('dist', 7000)",
   for qw(citus.enable_ddl_propagation citus.enable_metadata_sync);
 $cluster->sql(q{SET citus.enable_alter_role_propagation = off; SELECT ttl_docs.set_default_ttl('dist', 7000)});
 labels_are('dist', '.*"default_ttl": 7000.*', 'set_default_ttl, without the propagation of roles');
-refused(q{SECURITY LABEL FOR ttl_docs ON TABLE dist IS NULL}, qr/ERROR:  cannot change the label of collection "dist"/, 'a label by hand');
+refused(q{SECURITY LABEL FOR ttl_docs ON TABLE dist IS NULL}, qr/ERROR:  cannot change the label of collection "dist"/,
+	'a label by hand');
 
 # A shard is not a collection by itself.
 my $shard = CitusCluster::quiet($worker1,

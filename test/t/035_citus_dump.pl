@@ -60,11 +60,13 @@ for my $table (qw(managed plain))
 	like($cluster->error("SET ROLE owner; ALTER TABLE $table DISABLE TRIGGER ALL"),
 		qr/ERROR:  permission denied: "\w+" is a system trigger/, "a Citus local table: the owner cannot disable all triggers of $table");
 }
-is($cluster->error('SET ROLE owner; ALTER TABLE managed DISABLE TRIGGER USER'), '', 'a Citus local table: the owner can disable the triggers of users');
+is($cluster->error('SET ROLE owner; ALTER TABLE managed DISABLE TRIGGER USER'), '',
+	'a Citus local table: the owner can disable the triggers of users');
 TODO:
 {
 	local $TODO = 'Citus sends ENABLE ALWAYS TRIGGER to the shard, with another name of the trigger';
-	unlike($cluster->error('ALTER TABLE managed DISABLE TRIGGER ALL'), qr/ERROR/, 'a Citus local table: a superuser can disable all triggers');
+	unlike($cluster->error('ALTER TABLE managed DISABLE TRIGGER ALL'), qr/ERROR/,
+		'a Citus local table: a superuser can disable all triggers');
 }
 is($cluster->count_by('managed', q{SELECT tgenabled FROM t JOIN pg_trigger ON tgrelid = relid AND tgname = 'zzz_ttl_docs'}),
 	'A: 3', 'a Citus local table: our trigger stays enabled');
@@ -179,10 +181,13 @@ for my $table (qw(local distributed))
 	$cluster->sql("SELECT create_distributed_table('$table', 'id')");
 	$coordinator->command_ok([ @restore, '--section=data', "$dir/tables.dump" ], "pg_restore of the rows of $table");
 	is($cluster->triggers($table), 'hidden: 6', "rows are restored to the distributed table $table: the trigger");
-	is($cluster->holds($table), '{restored}: 6', "rows are restored to the distributed table $table: the purge is held");
+	is($cluster->holds($table), '{restored}: 6',
+		"rows are restored to the distributed table $table: the purge is held");
 	local $TODO = 'row_security does not reach the shards';
-	is($cluster->sql("SELECT id FROM $table ORDER BY id"), $live, "rows are restored to the distributed table $table: the documents");
-	is($cluster->sql(sprintf $stamps, $table), $stamps{$table}, "rows are restored to the distributed table $table: the stamps");
+	is($cluster->sql("SELECT id FROM $table ORDER BY id"), $live,
+		"rows are restored to the distributed table $table: the documents");
+	is($cluster->sql(sprintf $stamps, $table), $stamps{$table},
+		"rows are restored to the distributed table $table: the stamps");
 }
 $cluster->stop;
 

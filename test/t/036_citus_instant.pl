@@ -60,12 +60,15 @@ for my $node ($cluster->nodes)
 		$session->query("BEGIN ISOLATION LEVEL $level");
 		my $instant = $session->query($on_shards);
 		unlike($instant, qr/\n/, "$name, $level: all shards have the same instant");
-		is($session->query('SELECT ttl_docs.now()::text'), $instant, "$name, $level: this node has the instant of the shards");
+		is($session->query('SELECT ttl_docs.now()::text'), $instant,
+			"$name, $level: this node has the instant of the shards");
 		is($session->query('SELECT count(*) FROM sessions'), 20, "$name, $level: the documents are live");
 		move_clock();
 		is($session->query($on_shards), $instant, "$name, $level: the instant of the shards stays");
-		is($session->query('SELECT DISTINCT ttl_docs.now()::text FROM plain'), $instant, "$name, $level: other tables have the same instant");
-		is($session->query('SELECT count(*) FROM sessions'), 20, "$name, $level: documents that expire meanwhile stay visible");
+		is($session->query('SELECT DISTINCT ttl_docs.now()::text FROM plain'), $instant,
+			"$name, $level: other tables have the same instant");
+		is($session->query('SELECT count(*) FROM sessions'), 20,
+			"$name, $level: documents that expire meanwhile stay visible");
 		is( $session->query(join ';', map { "SELECT id FROM sessions WHERE id = '$_'" } 1 .. 20),
 			join("\n", 1 .. 20),
 			"$name, $level: each document by its key");
@@ -84,7 +87,8 @@ write_documents();
 my $session = $coordinator->background_psql('postgres', on_error_stop => 0);
 $session->query('SELECT count(*) FROM sessions; BEGIN ISOLATION LEVEL REPEATABLE READ');
 my $instant = $session->query('SELECT ttl_docs.now()::text');
-is($session->query(q{SELECT ttl_docs.now()::text FROM sessions WHERE id = '1'}), $instant, 'one node takes part, with the instant of the transaction');
+is($session->query(q{SELECT ttl_docs.now()::text FROM sessions WHERE id = '1'}), $instant,
+	'one node takes part, with the instant of the transaction');
 is($session->query($on_shards), $instant, 'all nodes take part, with the same instant');
 $session->query('COMMIT');
 write_documents();
@@ -128,7 +132,8 @@ like($session->{stderr}, qr/could not serialize access because the transaction b
 	'a session that is younger than the transaction fails');
 $session->{stderr} = '';
 $session->query('ROLLBACK; SELECT count(*) FROM sessions');
-is($session->query('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM sessions; COMMIT'), 0, 'the transaction can be repeated');
+is($session->query('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM sessions; COMMIT'), 0,
+	'the transaction can be repeated');
 $session->quit;
 
 # ---- The setting ----
@@ -138,7 +143,8 @@ write_documents();
 move_clock();
 my $shard = CitusCluster::quiet($worker1,
 	q{SET citus.override_table_visibility = off; SELECT relname FROM pg_class WHERE relname ~ '^sessions_[0-9]+$' ORDER BY 1 LIMIT 1});
-cmp_ok(CitusCluster::quiet($worker1, "SET ttl_docs.show_expired = on; SELECT count(*) FROM $shard"), '>', 0, 'the shard has documents');
+cmp_ok(CitusCluster::quiet($worker1, "SET ttl_docs.show_expired = on; SELECT count(*) FROM $shard"), '>', 0,
+	'the shard has documents');
 
 # Reads the shard in a session with this name, with an instant that is so many seconds ago.
 sub read_shard
@@ -164,7 +170,8 @@ sub instant_ago
 for my $name ('citus_internal gpid=1', 'citus_rebalancer gpid=1')
 {
 	is(read_shard($name, instant_ago(5000), 'REPEATABLE READ'), '40001', "$name: an early instant is refused");
-	is(read_shard($name, instant_ago(5000), 'SERIALIZABLE'), '40001', "$name: an early instant is refused, SERIALIZABLE");
+	is(read_shard($name, instant_ago(5000), 'SERIALIZABLE'), '40001',
+		"$name: an early instant is refused, SERIALIZABLE");
 	is(read_shard($name, instant_ago(0), 'REPEATABLE READ'), 0, "$name: the present shows nothing that expired");
 	is(read_shard($name, instant_ago(-1000), 'REPEATABLE READ'), 0, "$name: the future is the present");
 	is(read_shard($name, instant_ago(5000), 'READ COMMITTED'), 0, "$name: READ COMMITTED does not use the instant");
@@ -173,7 +180,8 @@ for my $name ('citus_internal gpid=1', 'citus_rebalancer gpid=1')
 }
 is(read_shard('psql', instant_ago(5000), $_), 0, "other sessions do not use the instant: $_")
   for 'READ COMMITTED', 'REPEATABLE READ', 'SERIALIZABLE';
-is(read_shard('psql', "SET ttl_docs.distributed_instant = 'early';", 'REPEATABLE READ'), 0, 'other sessions do not check the instant');
+is(read_shard('psql', "SET ttl_docs.distributed_instant = 'early';", 'REPEATABLE READ'), 0,
+	'other sessions do not check the instant');
 is(read_shard('psql', "SET application_name = 'citus_internal gpid=1';" . instant_ago(5000), 'REPEATABLE READ'),
 	'40001', 'a session takes the name of a session of Citus');
 $cluster->stop;
