@@ -4,6 +4,7 @@
 # what the block is:
 #	sql        SQL.  It runs without an error, unless an output block follows
 #	output     exactly what psql prints for the sql block before it
+#	sql-citus  SQL for a cluster of Citus: test/t/039_citus_docs.pl executes it
 #	sh, text   commands of the shell, or a picture: not executed
 #	dockerfile, json, yaml   files of other programs: not executed
 #	csharp     a program that is not run; sql blocks of the same file have its SQL
@@ -19,75 +20,21 @@ use warnings;
 use File::Basename;
 use File::Find;
 use lib 'test/perl';
+use DocExamples;
 use Markdown;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 use TtlServer;
 
-my $mark = 'end of block';
 my @files = (qw(README.md CONTRIBUTING.md SECURITY.md), sort glob('docs/*.md'));
 # These have links, but no examples.
 my @other_files = qw(CHANGELOG.md src/README.md bench/RESULTS.md);
 my %programs = map { $_ => 1 } qw(python ruby typescript javascript ini);
-my %not_executed = map { $_ => 1 } qw(sh text dockerfile json yaml csharp);
+my %not_executed = map { $_ => 1 } qw(sh text dockerfile json yaml csharp sql-citus);
 
 # from-cosmos-db.md shows logical decoding.
 my $node = start_server('main', '', allows_streaming => 'logical');
-
-# Removes differences between runs: the seconds of _ts, blank lines, trailing blanks.
-sub comparable
-{
-	my ($output) = @_;
-	$output =~ s/"_ts": \d+/"_ts": 0/g;
-	$output =~ s/[ \t]+$//mg;
-	$output =~ s/\n{2,}/\n/g;
-	$output =~ s/^\n+//;
-	return $output;
-}
-
-# Joins each output block with the sql block before it: [kind, text, line, shown].
-sub joined
-{
-	my ($file, @blocks) = @_;
-	my @joined;
-	for my $block (@blocks)
-	{
-		my ($kind, $text, $line) = @$block;
-		if ($kind eq 'output')
-		{
-			die "$file:$line: the output block does not follow a sql block"
-			  if !@joined || $joined[-1][0] ne 'sql' || defined $joined[-1][3];
-			$joined[-1][3] = $text;
-		}
-		else
-		{
-			push @joined, [@$block];
-		}
-	}
-	return @joined;
-}
-
-# Runs the blocks of a file in one session, and returns the output of each.
-sub outputs_of
-{
-	my ($database, @blocks) = @_;
-	my $script = "\\pset pager off\n";
-	for my $block (@blocks)
-	{
-		my (undef, $text, undef, $shown) = @$block;
-		$text = "\\set QUIET on\n$text\\set QUIET off\n" if !defined $shown;
-		$script .= "$text\n;\n\\echo $mark\n";
-	}
-	my $base = "$PostgreSQL::Test::Utils::tmp_check/$database";
-	append_to_file("$base.sql", $script);
-	# One file for output and errors, so that an error stands where it happens.
-	my $connection = $node->connstr($database);
-	system(qq{psql -X -d "$connection" < "$base.sql" > "$base.out" 2>&1});
-	my $output = slurp_file("$base.out");
-	$output =~ s/^Pager usage is off\.\n//;
-	return split /^\Q$mark\E\n/m, $output, -1;
-}
 
 # All programs of the ORM tests, without blanks at the beginning of lines.
 my @sources;
@@ -152,26 +99,13 @@ for my $file (@files)
 			ok($not_executed{$kind}, "$file:$line: the block has a known language");
 		}
 	}
-	next if !@executed;
+	# Hidden SQL alone belongs to sql-citus blocks.
+	next if !grep { $_->[0] eq 'sql' } @executed;
 	sql_of_csharp_is_executed($file);
 
 	(my $database = lc "docs_$name") =~ s/\W/_/g;
 	$node->safe_psql('postgres', "CREATE DATABASE $database");
-	my @outputs = outputs_of($database, @executed);
-	for my $i (0 .. $#executed)
-	{
-		my (undef, undef, $line, $shown) = @{ $executed[$i] };
-		my $output = $outputs[$i] // 'psql did not get here';
-		if (defined $shown)
-		{
-			is(comparable($output), comparable($shown), "$file:$line: psql prints what the block shows");
-		}
-		else
-		{
-			unlike($output, qr/^(ERROR|FATAL|PANIC|psql|WARNING|.*did not get here)/m,
-				"$file:$line: the block runs without an error");
-		}
-	}
+	check_examples($file, $node, $database, @executed);
 }
 
 # ---- Links ----
