@@ -68,6 +68,7 @@
 #include "optimizer/plancat.h"
 #include "optimizer/planner.h"
 #include "parser/analyze.h"
+#include "parser/parsetree.h"
 #include "storage/ipc.h"
 #include "storage/lwlock.h"
 #include "storage/shmem.h"
@@ -203,8 +204,11 @@ plan(Query *parse, const char *query_string, int cursorOptions,
 	bool		validates = ttl_docs_validation_may_run &&
 		ttl_docs_looks_like_validation(parse);
 	planner_hook_type planner = next_planner ? next_planner : standard_planner;
-	PlannedStmt *stmt = planner(parse, query_string, cursorOptions, boundParams);
+	PlannedStmt *stmt;
 
+	if (parse->commandType == CMD_INSERT && !row_security)
+		ttl_docs_refuse_distributed_restore(rt_fetch(parse->resultRelation, parse->rtable)->relid);
+	stmt = planner(parse, query_string, cursorOptions, boundParams);
 	ttl_docs_filter_plan(stmt, validates);
 	return stmt;
 }
@@ -265,7 +269,9 @@ process_utility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
 	volatile bool has_instant = false;
 	volatile bool takes_notes = false;
 	List	   *volatile converted = NIL;
-	SentLabel	sent;
+	volatile bool is_label = false;
+	volatile Oid outer_label = InvalidOid;
+	Oid			sent;
 
 	if (ttl_docs_guard != NULL && IsA(pstmt->utilityStmt, VariableSetStmt))
 		ttl_docs_refuse_guarded_setting();
@@ -282,7 +288,10 @@ process_utility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
 		if (converted != NIL)
 			ttl_docs_conversions++;
 		if (IsA(command->utilityStmt, SecLabelStmt))
-			(void) ttl_docs_take_sent_label(&sent); /* of a command that failed */
+		{
+			outer_label = ttl_docs_exchange_sent_label(InvalidOid);
+			is_label = true;
+		}
 		takes_notes = ttl_docs_begin_notes(command->utilityStmt, context);
 
 		if (!(IsA(command->utilityStmt, CopyStmt) &&
@@ -304,8 +313,9 @@ process_utility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
 			ttl_docs_stop_validation();
 			ttl_docs_review_notes();
 		}
-		if (IsA(command->utilityStmt, SecLabelStmt) && ttl_docs_take_sent_label(&sent))
-			ttl_docs_follow_label(&sent);
+		sent = is_label ? ttl_docs_exchange_sent_label(InvalidOid) : InvalidOid;
+		if (OidIsValid(sent))
+			ttl_docs_follow_label(sent);
 		if (converted != NIL)
 			ttl_docs_end_conversion(converted, command->utilityStmt);
 		ttl_docs_utility_has_run();
@@ -314,6 +324,8 @@ process_utility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
 	}
 	PG_FINALLY();
 	{
+		if (is_label)
+			(void) ttl_docs_exchange_sent_label(outer_label);
 		if (takes_notes)
 			ttl_docs_end_notes();
 		if (converted != NIL)

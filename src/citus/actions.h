@@ -14,7 +14,7 @@
 #include "collection/collection.h"
 
 /* follow.c */
-extern void ttl_docs_follow_label(const SentLabel *sent);
+extern void ttl_docs_follow_label(Oid relid);
 
 /* instant.c */
 extern void ttl_docs_hand_over_instant(const PlannedStmt *stmt);

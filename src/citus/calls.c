@@ -26,6 +26,8 @@
 
 #include "access/htup_details.h"
 #include "access/transam.h"
+#include "access/xact.h"
+#include "access/xlog.h"
 #include "catalog/pg_namespace.h"
 #include "catalog/pg_proc.h"
 #include "utils/lsyscache.h"
@@ -93,35 +95,36 @@ ttl_docs_is_citus_function(Oid function)
 	return find_function(function) != NULL;
 }
 
-/* The hook for functions: core is about to call one, or has called it. */
+/*
+ * The hook for functions: core is about to call one, or has called it, or an
+ * error has ended the call.  After an error, no catalog may be read.
+ */
 void
 ttl_docs_intercept_call(FmgrHookEventType event, FmgrInfo *flinfo, Datum *private_data,
 						fmgr_hook_type next)
 {
 	InterceptedCall *call;
 
-	if (find_function(flinfo->fn_oid) == NULL)
+	if (event == FHET_START && flinfo->fn_addr != run_intercepted &&
+		find_function(flinfo->fn_oid) != NULL && ttl_docs_has_citus())
+	{
+		call = MemoryContextAllocZero(flinfo->fn_mcxt, sizeof(InterceptedCall));
+		call->original = flinfo->fn_addr;
+		call->next_private = *private_data;
+		flinfo->fn_addr = run_intercepted;
+		*private_data = PointerGetDatum(call);
+	}
+	if (flinfo->fn_addr != run_intercepted)
 	{
 		if (next)
 			next(event, flinfo, private_data);
 		return;
 	}
-	if (DatumGetPointer(*private_data) == NULL)
-	{
-		call = MemoryContextAllocZero(flinfo->fn_mcxt, sizeof(InterceptedCall));
-		*private_data = PointerGetDatum(call);
-	}
 	call = (InterceptedCall *) DatumGetPointer(*private_data);
 	if (next)
 		next(event, flinfo, &call->next_private);
-	if (event != FHET_START || !ttl_docs_has_citus())
-		return;
-	if (flinfo->fn_addr != run_intercepted)
-	{
-		call->original = flinfo->fn_addr;
-		flinfo->fn_addr = run_intercepted;
-	}
-	next_original = call->original;
+	if (event == FHET_START)
+		next_original = call->original;
 }
 
 static const InterceptedFunction *
@@ -186,7 +189,8 @@ run_conversion(const InterceptedFunction *function, PGFunction original,
 		default:
 			tables = ttl_docs_convertible_with(PG_GETARG_OID(0), cascades);
 	}
-	if (tables == NIL)
+	/* in a read-only transaction, Citus raises the error */
+	if (tables == NIL || XactReadOnly || RecoveryInProgress())
 		return original(fcinfo);
 
 	tables = ttl_docs_begin_conversion(tables);
@@ -194,13 +198,13 @@ run_conversion(const InterceptedFunction *function, PGFunction original,
 	PG_TRY();
 	{
 		result = original(fcinfo);
+		ttl_docs_end_conversion(tables, NULL);
 	}
 	PG_FINALLY();
 	{
 		ttl_docs_conversions--;
 	}
 	PG_END_TRY();
-	ttl_docs_end_conversion(tables, NULL);
 	return result;
 }
 

@@ -221,12 +221,13 @@ ttl_docs_require_supported_citus(void)
 	int			major = 0;
 	int			minor = 0;
 
-	if (version == NULL || sscanf(version, "%d.%d", &major, &minor) != 2 ||
+	if (version == NULL)
+		version = "unknown";
+	if (sscanf(version, "%d.%d", &major, &minor) != 2 ||
 		major < OLDEST_MAJOR || (major == OLDEST_MAJOR && minor < OLDEST_MINOR))
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("ttl_docs does not support Citus %s",
-						version != NULL ? version : "without its extension"),
+				 errmsg("ttl_docs does not support Citus of version %s", version),
 				 errdetail("Only Citus %d.%d and later versions send security labels to other nodes. ttl_docs stores its settings in a security label.",
 						   OLDEST_MAJOR, OLDEST_MINOR),
 				 errhint("Upgrade Citus, or use a table that Citus does not manage.")));
@@ -248,10 +249,26 @@ ttl_docs_colocated_shells(Oid shell)
 	end_scan(&scan);
 	if (colocation == 0)
 		return NIL;
-	begin_scan(&scan, "pg_dist_partition", NULL, NULL, (Datum) 0, InvalidOid);
+	if (!begin_scan(&scan, "pg_dist_partition", NULL, NULL, (Datum) 0, InvalidOid))
+		return NIL;
 	while (next_row(&scan))
 		if (DatumGetInt32(get_column(&scan, "colocationid")) == colocation)
 			found = lappend_oid(found, DatumGetObjectId(get_column(&scan, "logicalrelid")));
+	end_scan(&scan);
+	return found;
+}
+
+/* Does Citus distribute the tables that are created in this schema? */
+bool
+ttl_docs_is_distributed_schema(Oid schema)
+{
+	CatalogScan scan;
+	bool		found;
+
+	if (!begin_scan(&scan, "pg_dist_schema", "pg_dist_schema_pkey", "schemaid",
+					ObjectIdGetDatum(schema), OIDOID))
+		return false;
+	found = next_row(&scan);
 	end_scan(&scan);
 	return found;
 }
@@ -389,7 +406,7 @@ shard_name(Oid shell, int64 shard)
 	Oid			function = LookupFuncName(name, 3, types, true);
 	Datum		quoted;
 
-	/* Citus 13.1 has no third argument */
+	/* versions before 13.1, which we refuse, have no third argument */
 	if (OidIsValid(function))
 		quoted = OidFunctionCall3(function, ObjectIdGetDatum(shell),
 								  Int64GetDatum(shard), BoolGetDatum(true));

@@ -10,6 +10,9 @@
 
 #include "citus/citus.h"
 
+/* nodes.c */
+extern bool ttl_docs_citus_propagates(void);
+
 /* convert.c */
 extern List *ttl_docs_convertible_with(Oid relid, bool with_colocated);
 extern List *ttl_docs_convertible_in_schema(Oid schema);
@@ -22,5 +25,6 @@ extern AttrNumber ttl_docs_require_column(Oid catalog, const char *column);
 extern int	ttl_docs_compare_shards(const ListCell *a, const ListCell *b);
 extern List *ttl_docs_colocated_shells(Oid shell);
 extern List *ttl_docs_autoconverted_shells(void);
+extern bool ttl_docs_is_distributed_schema(Oid schema);
 
 #endif							/* TTL_DOCS_CITUS_INTERNAL_H */

@@ -48,6 +48,7 @@
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "access/xact.h"
+#include "access/xlog.h"
 #include "catalog/namespace.h"
 #include "catalog/partition.h"
 #include "catalog/pg_constraint.h"
@@ -78,11 +79,13 @@ static void finish_table(Oid relid);
 static void finish_citus_table(Oid relid, CollectionSettings *settings);
 static void finish_plain_table(Oid relid, CollectionSettings *settings);
 static List *convertible_with_name(RangeVar *name);
+static bool is_shell_name(RangeVar *name);
 static List *convertible_by_alter(AlterTableStmt *stmt);
+static List *convertible_by_constraint(RangeVar *child, Constraint *constraint);
+static List *convertible_by_set_schema(AlterObjectSchemaStmt *stmt);
 static List *convertible_by_drop(DropStmt *stmt);
 static List *without_shells(List *tables);
 static List *only_autoconverted(List *tables);
-static bool adds_foreign_key(AlterTableCmd *cmd);
 
 /* Returns the collections that a conversion of a table may convert. */
 List *
@@ -363,7 +366,8 @@ finish_plain_table(Oid relid, CollectionSettings *settings)
  *
  * Citus converts tables in these commands:
  *
- *	- A foreign key to a reference table makes a plain table a Citus table.
+ *	- A foreign key between a plain table and a reference table, or a Citus
+ *	  local table, makes the plain table a Citus table.
  *	- ALTER TABLE ... SET SCHEMA to a distributed schema does so, too, and back.
  *	- ATTACH PARTITION to a Citus table does so, too.
  *	- If a table, a column or a foreign key is dropped, Citus makes tables plain
@@ -377,14 +381,16 @@ ttl_docs_begin_conversion_by(Node *parsetree)
 	if (!ttl_docs_citus_is_loaded ||
 		!(IsA(parsetree, AlterTableStmt) || IsA(parsetree, AlterObjectSchemaStmt) ||
 		  IsA(parsetree, DropStmt)) ||
-		!ttl_docs_has_citus() || ttl_docs_in_citus_session() || ttl_docs_conversions > 0)
+		XactReadOnly || RecoveryInProgress() || !ttl_docs_has_citus() ||
+		ttl_docs_in_citus_session() || ttl_docs_conversions > 0 ||
+		!ttl_docs_citus_propagates())
 		return NIL;
 	if (IsA(parsetree, AlterTableStmt))
 		tables = convertible_by_alter((AlterTableStmt *) parsetree);
 	else if (IsA(parsetree, DropStmt))
 		tables = convertible_by_drop((DropStmt *) parsetree);
-	else if (((AlterObjectSchemaStmt *) parsetree)->objectType == OBJECT_TABLE)
-		tables = convertible_with_name(((AlterObjectSchemaStmt *) parsetree)->relation);
+	else
+		tables = convertible_by_set_schema((AlterObjectSchemaStmt *) parsetree);
 	return tables != NIL ? ttl_docs_begin_conversion(tables) : NIL;
 }
 
@@ -396,9 +402,16 @@ convertible_with_name(RangeVar *name)
 	return OidIsValid(relid) ? ttl_docs_convertible_with(relid, false) : NIL;
 }
 
+static bool
+is_shell_name(RangeVar *name)
+{
+	return name != NULL && ttl_docs_is_shell(RangeVarGetRelid(name, NoLock, true));
+}
+
 static List *
 convertible_by_alter(AlterTableStmt *stmt)
 {
+	List	   *tables = NIL;
 	bool		drops = false;
 	ListCell   *lc;
 
@@ -406,15 +419,51 @@ convertible_by_alter(AlterTableStmt *stmt)
 	{
 		AlterTableCmd *cmd = lfirst_node(AlterTableCmd, lc);
 
-		if (cmd->subtype == AT_AttachPartition)
-			return ttl_docs_is_shell(RangeVarGetRelid(stmt->relation, NoLock, true)) ?
-				convertible_with_name(((PartitionCmd *) cmd->def)->name) : NIL;
-		/* Citus converts plain tables only */
-		if (adds_foreign_key(cmd))
-			return without_shells(convertible_with_name(stmt->relation));
+		if (cmd->subtype == AT_AttachPartition && is_shell_name(stmt->relation))
+			tables = convertible_with_name(((PartitionCmd *) cmd->def)->name);
+		else if (cmd->subtype == AT_AddConstraint)
+			tables = list_concat_unique_oid(tables,
+											convertible_by_constraint(stmt->relation,
+																	  (Constraint *) cmd->def));
+		else if (cmd->subtype == AT_AddColumn)
+		{
+			ListCell   *constraint;
+
+			foreach(constraint, ((ColumnDef *) cmd->def)->constraints)
+				tables = list_concat_unique_oid(tables,
+												convertible_by_constraint(stmt->relation,
+																		  lfirst(constraint)));
+		}
 		drops |= cmd->subtype == AT_DropConstraint || cmd->subtype == AT_DropColumn;
 	}
-	return drops ? only_autoconverted(convertible_with_name(stmt->relation)) : NIL;
+	if (drops && ttl_docs_autoconverted_tables() != NIL)
+		tables = list_concat_unique_oid(tables,
+										only_autoconverted(convertible_with_name(stmt->relation)));
+	return tables;
+}
+
+/*
+ * If a foreign key connects a Citus table with a plain one, Citus converts the
+ * plain one, and the tables that are connected with it.
+ */
+static List *
+convertible_by_constraint(RangeVar *child, Constraint *constraint)
+{
+	if (constraint->contype != CONSTR_FOREIGN ||
+		is_shell_name(child) == is_shell_name(constraint->pktable))
+		return NIL;
+	return without_shells(list_concat_unique_oid(convertible_with_name(child),
+												 convertible_with_name(constraint->pktable)));
+}
+
+static List *
+convertible_by_set_schema(AlterObjectSchemaStmt *stmt)
+{
+	if (stmt->objectType != OBJECT_TABLE ||
+		(!is_shell_name(stmt->relation) &&
+		 !ttl_docs_is_distributed_schema(get_namespace_oid(stmt->newschema, true))))
+		return NIL;
+	return convertible_with_name(stmt->relation);
 }
 
 static List *
@@ -423,6 +472,8 @@ convertible_by_drop(DropStmt *stmt)
 	List	   *tables = NIL;
 	ListCell   *lc;
 
+	if (ttl_docs_autoconverted_tables() == NIL)
+		return NIL;
 	if (stmt->removeType != OBJECT_TABLE)
 		return stmt->behavior == DROP_CASCADE ? ttl_docs_autoconverted_tables() : NIL;
 	foreach(lc, stmt->objects)
@@ -454,19 +505,4 @@ only_autoconverted(List *tables)
 		if (list_member_oid(autoconverted, lfirst_oid(lc)))
 			found = lappend_oid(found, lfirst_oid(lc));
 	return found;
-}
-
-static bool
-adds_foreign_key(AlterTableCmd *cmd)
-{
-	ListCell   *lc;
-
-	if (cmd->subtype == AT_AddConstraint)
-		return ((Constraint *) cmd->def)->contype == CONSTR_FOREIGN;
-	if (cmd->subtype != AT_AddColumn)
-		return false;
-	foreach(lc, ((ColumnDef *) cmd->def)->constraints)
-		if (lfirst_node(Constraint, lc)->contype == CONSTR_FOREIGN)
-			return true;
-	return false;
 }

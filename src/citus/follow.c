@@ -70,7 +70,7 @@ static void release_shard(Oid shard);
 
 /* Called after a SECURITY LABEL command on a shell or shard. */
 void
-ttl_docs_follow_label(const SentLabel *sent)
+ttl_docs_follow_label(Oid relid)
 {
 	CollectionSettings settings;
 	List	   *shards;
@@ -79,16 +79,16 @@ ttl_docs_follow_label(const SentLabel *sent)
 
 	/* core has written the label, but it is not visible yet */
 	CommandCounterIncrement();
-	if (!ttl_docs_read_label(sent->relid, &settings))
+	if (!ttl_docs_read_label(relid, &settings))
 	{
-		follow_removal(sent->relid);
+		follow_removal(relid);
 		return;
 	}
 	settings.citus = true;
 	resumes = settings.resuming;
 	settings.resuming = false;
-	label_table(sent->relid, settings);
-	shards = ttl_docs_is_shell(sent->relid) ? ttl_docs_local_shards(sent->relid) : NIL;
+	label_table(relid, settings);
+	shards = ttl_docs_is_shell(relid) ? ttl_docs_local_shards(relid) : NIL;
 	foreach(lc, shards)
 	{
 		follow_on_shard(lfirst_oid(lc), &settings);
@@ -96,8 +96,8 @@ ttl_docs_follow_label(const SentLabel *sent)
 			ttl_docs_reset_purge(lfirst_oid(lc));
 	}
 	list_free(shards);
-	if (settings.changing && !get_rel_relispartition(sent->relid))
-		ttl_docs_note_locked(sent->relid);
+	if (settings.changing && !get_rel_relispartition(relid))
+		ttl_docs_note_locked(relid);
 }
 
 /* Writes the label of the shell to a shard. */

@@ -10,20 +10,22 @@
  *
  * The first node hands its instant over with SET LOCAL.  Citus sends the
  * command to all nodes that take part, also to those that join later.  It does
- * so only in a transaction block.  Without a block, Citus begins no
- * transaction on the other nodes, so that every node uses its own clock.
+ * so only if the transaction can have several statements.  We hand the
+ * instant over in transaction blocks.  For a single statement, Citus begins no
+ * transaction on the other nodes, and every node uses its own clock.
  *
  * The instant is not later than the snapshots of the other nodes, because they
  * take theirs afterwards.  If the clock of a node is behind, the node uses its
  * own clock.
  *
  * Every user can set the instant, and pose as a node (session.c).  An early
- * instant would show documents that have expired since.  So the instant must
- * not be earlier than the session.  A session that has kept a transaction open
+ * instant would show documents that have expired since.  So the instant is
+ * never earlier than the session.  A session that has kept a transaction open
  * since it began would see the same documents, so the user gains nothing.
- * Citus begins a session a moment after it has chosen the instant; therefore
- * the limit is a second earlier.  A transaction that is older than a session
- * which it needs fails, and can be repeated.
+ * Citus begins a session a moment after the instant was chosen; therefore the
+ * limit is a second earlier.  If Citus begins a session later in a long
+ * transaction, or if the clock of this node is more than a second ahead, the
+ * instant on this node is that limit.
  *
  *-------------------------------------------------------------------------
  */
@@ -31,8 +33,6 @@
 
 #include "access/xact.h"
 #include "miscadmin.h"
-#include "nodes/makefuncs.h"
-#include "storage/proc.h"
 #include "utils/guc.h"
 #include "utils/timestamp.h"
 
@@ -58,7 +58,8 @@ ttl_docs_hand_over_instant(const PlannedStmt *stmt)
 	char	   *sql;
 	int			nest_level;
 
-	if (has_handed_over || !IsTransactionBlock() || !reads_shell(stmt) ||
+	if (has_handed_over || !ttl_docs_citus_is_loaded || !IsTransactionBlock() ||
+		IsInParallelMode() || ttl_docs_guard != NULL || !reads_shell(stmt) ||
 		ttl_docs_in_citus_session())
 		return;
 	sql = psprintf("SET LOCAL ttl_docs.distributed_instant = '" INT64_FORMAT "'",
@@ -119,11 +120,5 @@ ttl_docs_handed_instant(void)
 						ttl_docs_distributed_instant),
 				 errhint("Only ttl_docs sets this setting.")));
 	earliest = ttl_docs_shifted(MyStartTimestamp) - CONNECT_TIME;
-	if (instant < earliest)
-		ereport(ERROR,
-				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-				 errmsg("could not serialize access because the transaction began before this session of Citus"),
-				 errdetail("This node cannot use the instant of the transaction."),
-				 errhint("The transaction might succeed if retried.")));
-	return instant;
+	return Max(instant, earliest);
 }

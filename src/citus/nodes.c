@@ -16,6 +16,7 @@
  */
 #include "postgres.h"
 
+#include "access/table.h"
 #include "executor/spi.h"
 #include "fmgr.h"
 #include "utils/builtins.h"
@@ -28,6 +29,7 @@ PG_FUNCTION_INFO_V1(ttl_docs_node_clock);
 
 static const char *lock_name(LOCKMODE lockmode);
 static void use_local_execution(Oid shell);
+static bool is_on(const char *setting);
 static void require_on(const char *setting, Oid shell);
 
 /*
@@ -41,7 +43,7 @@ ttl_docs_ask_all_nodes(const char *sql)
 	List	   *answers = NIL;
 	char	   *query;
 
-	query = psprintf("SELECT CASE WHEN n.nodeid IS NULL THEN 'of this session'"
+	query = psprintf("SELECT CASE WHEN n.nodeid IS NULL THEN 'this node'"
 					 " ELSE pg_catalog.format('%%s:%%s', n.nodename, n.nodeport) END,"
 					 " r.success, r.result"
 					 " FROM pg_catalog.run_command_on_all_nodes(%s) AS r"
@@ -84,8 +86,9 @@ ttl_docs_ask_all_nodes_or_fail(const char *sql)
 		if (!answer->succeeded)
 			ereport(ERROR,
 					(errcode(ERRCODE_CONNECTION_FAILURE),
-					 errmsg("could not ask node %s of Citus", answer->node),
-					 errdetail("%s", answer->text != NULL ? answer->text : ""),
+					 errmsg("could not query all nodes of Citus"),
+					 errdetail("Node %s: %s", answer->node,
+							   answer->text != NULL ? answer->text : "no answer"),
 					 errhint("Every node must be reachable and have ttl_docs in shared_preload_libraries.")));
 	}
 	return answers;
@@ -117,12 +120,13 @@ ttl_docs_lock_on_all_nodes(Oid shell, LOCKMODE lockmode)
 static void
 use_local_execution(Oid shell)
 {
+	Relation	rel = table_open(shell, NoLock);
+
 	SPI_connect();
-	if (SPI_execute(psprintf("SELECT 1 FROM %s WHERE ctid OPERATOR(pg_catalog.=) '(0,1)'",
-							 ttl_docs_quoted_name(shell)),
-					false, 0) != SPI_OK_SELECT)
-		elog(ERROR, "could not query \"%s\"", get_rel_name(shell));
+	ttl_docs_query_as_owner(rel, psprintf("SELECT 1 FROM %s WHERE ctid OPERATOR(pg_catalog.=) '(0,1)'",
+										  ttl_docs_quoted_name(shell)));
 	SPI_finish();
+	table_close(rel, NoLock);
 }
 
 static const char *
@@ -152,19 +156,29 @@ ttl_docs_require_propagation(Oid shell)
 	ttl_docs_require_supported_citus();
 	require_on("citus.enable_ddl_propagation", shell);
 	require_on("citus.enable_metadata_sync", shell);
-	/* despite its name, this setting is also about labels of tables */
-	(void) set_config_option("citus.enable_alter_role_propagation", "on", PGC_USERSET,
-							 PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
 	(void) set_config_option("citus.multi_shard_modify_mode", "sequential", PGC_USERSET,
 							 PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
+}
+
+/* Does Citus send DDL to other nodes?  If not, it converts no tables either. */
+bool
+ttl_docs_citus_propagates(void)
+{
+	return is_on("citus.enable_ddl_propagation") && is_on("citus.enable_metadata_sync");
+}
+
+static bool
+is_on(const char *setting)
+{
+	const char *value = GetConfigOption(setting, true, false);
+
+	return value == NULL || strcmp(value, "on") == 0;
 }
 
 static void
 require_on(const char *setting, Oid shell)
 {
-	const char *value = GetConfigOption(setting, true, false);
-
-	if (value != NULL && strcmp(value, "on") != 0)
+	if (!is_on(setting))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("cannot change collection \"%s\" while %s is off",
@@ -188,7 +202,12 @@ ttl_docs_latest_clock(Oid relid)
 		return latest;
 	answers = ttl_docs_ask_all_nodes_or_fail("SELECT " TTL_DOCS_INTERNAL ".node_clock()");
 	foreach(lc, answers)
-		latest = Max(latest, strtoll(((NodeAnswer *) lfirst(lc))->text, NULL, 10));
+	{
+		NodeAnswer *answer = lfirst(lc);
+
+		if (answer->text != NULL)
+			latest = Max(latest, strtoll(answer->text, NULL, 10));
+	}
 	return latest;
 }
 

@@ -55,19 +55,21 @@ ttl_docs_in_citus_session(void)
 }
 
 /*
- * Finds Citus in shared_preload_libraries.  It has to be the first library
- * there; otherwise it does not load.
+ * Finds Citus in shared_preload_libraries.  Citus loads only if no library
+ * before it has installed certain hooks, such as ours.
  */
 void
 ttl_docs_find_citus_library(void)
 {
 	List	   *libraries;
+	ListCell   *lc;
 
-	if (!SplitDirectoriesString(pstrdup(shared_preload_libraries_string), ',', &libraries) ||
-		libraries == NIL || !is_library(linitial(libraries), "citus"))
+	if (!SplitDirectoriesString(pstrdup(shared_preload_libraries_string), ',', &libraries))
 		return;
-	ttl_docs_citus_is_loaded = true;
+	foreach(lc, libraries)
+		ttl_docs_citus_is_loaded |= is_library(lfirst(lc), "citus");
 	is_next_to_citus = list_length(libraries) > 1 &&
+		is_library(linitial(libraries), "citus") &&
 		is_library(lsecond(libraries), TTL_DOCS_EXTENSION);
 }
 

@@ -121,18 +121,22 @@ void
 ttl_docs_adopt_table(Oid relid, CollectionSettings *settings,
 					 const char *doc_column, const char *last_modified)
 {
-	Relation	rel = ttl_docs_open_owned(relid, AccessExclusiveLock);
+	Relation	rel;
 	PresentColumns present;
 	Collection	collection;
 	NewlyExpired expired = {.is_complete = true};
 	char	   *stamp;
 
+	/* locks are taken on all nodes first; the checks before need no lock */
+	rel = ttl_docs_open_owned(relid, AccessShareLock);
 	ttl_docs_require_heap(rel);
 	ttl_docs_refuse_shard(relid);
-	ttl_docs_lock_tree(relid, AccessExclusiveLock);
 	settings->citus = ttl_docs_is_shell(relid);
+	table_close(rel, AccessShareLock);
 	if (settings->citus)
 		ttl_docs_lock_on_all_nodes(relid, AccessExclusiveLock);
+	rel = ttl_docs_open_owned(relid, AccessExclusiveLock);
+	ttl_docs_lock_tree(relid, AccessExclusiveLock);
 	ttl_docs_require_no_pending_detach(relid);
 	if (ttl_docs_lookup_collection(relid, &collection) && collection.root == relid &&
 		!ttl_docs_has_trigger(relid))

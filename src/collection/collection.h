@@ -25,14 +25,7 @@ extern void ttl_docs_write_label(Oid relid, const CollectionSettings *settings);
 extern bool ttl_docs_read_label(Oid relid, CollectionSettings *settings);
 extern void ttl_docs_set_label(Oid relid, const CollectionSettings *settings);
 
-/* A label that Citus, or ttl_docs_write_label(), has sent to this node */
-typedef struct SentLabel
-{
-	Oid			relid;			/* InvalidOid if there is none */
-	bool		was_collection;
-	CollectionSettings before;	/* settings until now, if was_collection */
-} SentLabel;
-extern bool ttl_docs_take_sent_label(SentLabel *sent);
+extern Oid	ttl_docs_exchange_sent_label(Oid relid);
 
 
 /* Has this transaction written the label of a collection? */

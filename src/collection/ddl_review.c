@@ -254,7 +254,9 @@ review_trigger(Oid trigger, Node *parsetree)
 						TTL_DOCS_TRIGGER, get_rel_name(form.tgrelid))));
 	}
 	/* a restore runs CREATE TRIGGER first and ENABLE ALWAYS TRIGGER later */
-	if (is_ours && form.tgenabled != TRIGGER_FIRES_ALWAYS)
+	if (is_ours && form.tgenabled != TRIGGER_FIRES_ALWAYS && form.tgisinternal)
+		ttl_docs_hide_trigger(form.tgrelid, true);
+	else if (is_ours && form.tgenabled != TRIGGER_FIRES_ALWAYS)
 		ttl_docs_run_ddl("ALTER TABLE ONLY %s ENABLE ALWAYS TRIGGER %s",
 						 ttl_docs_quoted_name(form.tgrelid), TTL_DOCS_TRIGGER);
 

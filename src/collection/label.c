@@ -54,6 +54,7 @@
 #include "mb/pg_wchar.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
+#include "utils/guc.h"
 #include "utils/json.h"
 #include "utils/jsonb.h"
 #include "utils/lsyscache.h"
@@ -74,11 +75,14 @@
 #define LABEL_HINT "To use another provider, load its library and write SECURITY LABEL FOR provider. To make a table a collection, call ttl_docs.adopt()."
 
 
-/* The label that the running SECURITY LABEL command writes */
-static SentLabel sent_label;
+/*
+ * The table whose label the running SECURITY LABEL command writes, if Citus or
+ * ttl_docs_write_label() sends the label
+ */
+static Oid	sent_label = InvalidOid;
 
-/* Does ttl_docs_write_label() run the command? */
-static bool writes_shell_label = false;
+/* The shell whose label ttl_docs_write_label() writes with a command */
+static Oid	written_shell = InvalidOid;
 
 static void announce_label_change(Oid relid);
 static void write_shell_labels(Oid relid, const CollectionSettings *settings);
@@ -219,35 +223,45 @@ write_shell_labels(Oid relid, const CollectionSettings *settings)
 		ttl_docs_partition_tree(relid, ShareUpdateExclusiveLock) :
 		find_all_inheritors(relid, ShareUpdateExclusiveLock, NULL);
 	ListCell   *lc;
+	Oid			outer = written_shell;
+	int			nest_level;
 
 	ttl_docs_require_propagation(relid);
-	writes_shell_label = true;
+	nest_level = NewGUCNestLevel();
+	/* despite its name, this setting is also about labels of tables */
+	(void) set_config_option("citus.enable_alter_role_propagation", "on", PGC_USERSET,
+							 PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
 	PG_TRY();
 	{
 		foreach(lc, tables)
+		{
+			written_shell = lfirst_oid(lc);
 			ttl_docs_run_ddl("SECURITY LABEL FOR %s ON TABLE %s IS %s",
 							 TTL_DOCS_PROVIDER,
-							 ttl_docs_quoted_name(lfirst_oid(lc)), label);
+							 ttl_docs_quoted_name(written_shell), label);
+		}
 	}
 	PG_FINALLY();
 	{
-		writes_shell_label = false;
+		written_shell = outer;
 	}
 	PG_END_TRY();
+	AtEOXact_GUC(true, nest_level);
 	list_free(tables);
 }
 
 /*
- * Returns the label that the last SECURITY LABEL command has written, and
- * forgets it; false if there is none.  hooks.c calls this when the command has
- * run.
+ * Replaces the table whose label was sent, and returns the old value.  hooks.c
+ * calls this before and after a SECURITY LABEL command: an event trigger can
+ * run another one within it.
  */
-bool
-ttl_docs_take_sent_label(SentLabel *sent)
+Oid
+ttl_docs_exchange_sent_label(Oid relid)
 {
-	*sent = sent_label;
-	sent_label.relid = InvalidOid;
-	return OidIsValid(sent->relid);
+	Oid			before = sent_label;
+
+	sent_label = relid;
+	return before;
 }
 
 /*
@@ -321,7 +335,6 @@ check_relabel(const ObjectAddress *object, const char *label)
 	CollectionSettings before;
 	Collection	collection;
 
-	sent_label.relid = InvalidOid;
 	if (object->classId != RelationRelationId || object->objectSubId != 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
@@ -353,7 +366,7 @@ check_relabel(const ObjectAddress *object, const char *label)
 		/* a restore can write the copy after it has attached the partition */
 		if (label != NULL && has_same_settings(&settings, &collection.settings))
 		{
-			if (ttl_docs_label_comes_from_citus())
+			if (written_shell == object->objectId || ttl_docs_label_comes_from_citus())
 				accept_sent_label(object->objectId, &collection.settings, &settings);
 			return;
 		}
@@ -367,7 +380,7 @@ check_relabel(const ObjectAddress *object, const char *label)
 	}
 	if (ttl_docs_read_label(object->objectId, &before))
 	{
-		if (writes_shell_label || ttl_docs_label_comes_from_citus())
+		if (written_shell == object->objectId || ttl_docs_label_comes_from_citus())
 		{
 			accept_sent_label(object->objectId, &before, label != NULL ? &settings : NULL);
 			return;
@@ -385,7 +398,7 @@ check_relabel(const ObjectAddress *object, const char *label)
 		return;
 
 	check_labelled_table(object->objectId, &settings);
-	if (writes_shell_label || ttl_docs_label_comes_from_citus())
+	if (written_shell == object->objectId || ttl_docs_label_comes_from_citus())
 		accept_sent_label(object->objectId, NULL, &settings);
 	else
 	{
@@ -403,7 +416,7 @@ static void
 accept_sent_label(Oid relid, const CollectionSettings *before,
 				  const CollectionSettings *settings)
 {
-	if (before != NULL && settings != NULL && !writes_shell_label)
+	if (before != NULL && settings != NULL && written_shell != relid)
 	{
 		if (!get_rel_relispartition(relid))
 			check_labelled_table(relid, settings);
@@ -416,11 +429,7 @@ accept_sent_label(Oid relid, const CollectionSettings *before,
 				 errmsg("cannot remove the label of collection \"%s\"",
 						get_rel_name(relid)),
 				 errhint("To make it a plain table, call ttl_docs.release().")));
-	memset(&sent_label, 0, sizeof(sent_label));
-	sent_label.relid = relid;
-	sent_label.was_collection = before != NULL;
-	if (before != NULL)
-		sent_label.before = *before;
+	sent_label = relid;
 	announce_label_change(relid);
 }
 

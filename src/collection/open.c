@@ -134,13 +134,14 @@ ttl_docs_find_owned(const char *name, bool missing_ok)
 Relation
 ttl_docs_open_collection(Oid relid, LOCKMODE lockmode, Collection *collection)
 {
-	Relation	rel = ttl_docs_open_owned(relid, lockmode);
+	Relation	rel;
 
+	if (lockmode > AccessShareLock)
+		lock_citus_table(relid, lockmode);
+	rel = ttl_docs_open_owned(relid, lockmode);
 	ttl_docs_lock_tree(relid, lockmode);
 	if (!ttl_docs_lookup_collection(relid, collection))
 		ttl_docs_report_no_collection(relid);
-	if (collection->settings.citus && lockmode > AccessShareLock)
-		lock_citus_table(relid, lockmode);
 	if (collection->root != relid)
 		ereport(ERROR,
 				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
@@ -153,13 +154,16 @@ ttl_docs_open_collection(Oid relid, LOCKMODE lockmode, Collection *collection)
 }
 
 /*
- * Locks a shell on all nodes.  A shard is refused: a change of its settings
- * alone would be lost with the next change of the distributed table.
+ * Locks a shell on all nodes, before it is locked here: Citus locks the nodes
+ * in the same order in all sessions.  A shard is refused: a change of its
+ * settings alone would be lost with the next change of the distributed table.
  */
 static void
 lock_citus_table(Oid relid, LOCKMODE lockmode)
 {
-	if (ttl_docs_in_citus_session())
+	/* the caller raises the error if the user is not the owner */
+	if (!ttl_docs_has_citus() || ttl_docs_in_citus_session() ||
+		get_rel_relkind(relid) == '\0' || !compat_table_ownercheck(relid, GetUserId()))
 		return;
 	ttl_docs_refuse_shard(relid);
 	if (ttl_docs_is_shell(relid))

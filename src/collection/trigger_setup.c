@@ -115,7 +115,7 @@ ttl_docs_create_trigger(Oid relid, bool hidden)
 	{
 		ttl_docs_hide_trigger(relid, hidden);
 		if (hidden)
-			return;				/* nobody can have disabled it */
+			return;
 		ttl_docs_run_ddl("ALTER TABLE %s ENABLE ALWAYS TRIGGER %s",
 						 ttl_docs_quoted_name(relid), TTL_DOCS_TRIGGER);
 		return;
@@ -140,7 +140,12 @@ ttl_docs_create_trigger(Oid relid, bool hidden)
 		ttl_docs_hide_trigger(relid, true);
 }
 
-/* Hides our trigger on a table and its partitions, or shows it again. */
+/*
+ * Hides our trigger on a table and its partitions, or shows it again.  A
+ * hidden trigger also becomes ENABLE ALWAYS again.  We do not run ALTER TABLE
+ * for that: Citus would send the command to the shards, with another name of
+ * the trigger.
+ */
 void
 ttl_docs_hide_trigger(Oid relid, bool hidden)
 {
@@ -149,10 +154,8 @@ ttl_docs_hide_trigger(Oid relid, bool hidden)
 
 	foreach(lc, tables)
 	{
-		Oid			trigger = get_trigger_oid(lfirst_oid(lc), TTL_DOCS_TRIGGER, true);
-
-		if (OidIsValid(trigger))
-			set_hidden(trigger, hidden);
+		if (ttl_docs_has_trigger(lfirst_oid(lc)))
+			set_hidden(get_trigger_oid(lfirst_oid(lc), TTL_DOCS_TRIGGER, false), hidden);
 	}
 	list_free(tables);
 	CommandCounterIncrement();
@@ -170,13 +173,13 @@ set_hidden(Oid trigger, bool hidden)
 				ObjectIdGetDatum(trigger));
 	scan = systable_beginscan(triggers, TriggerOidIndexId, true, NULL, 1, &key);
 	tuple = systable_getnext(scan);
-	if (HeapTupleIsValid(tuple) &&
-		((Form_pg_trigger) GETSTRUCT(tuple))->tgisinternal != hidden)
+	if (HeapTupleIsValid(tuple))
 	{
 		HeapTuple	changed = heap_copytuple(tuple);
 		Form_pg_trigger form = (Form_pg_trigger) GETSTRUCT(changed);
 
 		form->tgisinternal = hidden;
+		form->tgenabled = TRIGGER_FIRES_ALWAYS;
 		CatalogTupleUpdate(triggers, &changed->t_self, changed);
 		CacheInvalidateRelcacheByRelid(form->tgrelid);
 	}

@@ -137,7 +137,10 @@ ttl_docs_refuse_copy_without_trigger(Node *parsetree)
 		return;
 	relid = RangeVarGetRelid(stmt->relation, AccessShareLock, true);
 	if (OidIsValid(relid) && ttl_docs_lookup_collection(relid, &collection))
+	{
 		ttl_docs_require_trigger(relid, &collection);
+		ttl_docs_refuse_distributed_restore(relid);
+	}
 }
 
 /* Runs the command, or returns false if core must run it. */

@@ -38,6 +38,7 @@
 #include "access/htup_details.h"
 #include "catalog/pg_type.h"
 #include "utils/datum.h"
+#include "utils/lsyscache.h"
 #include "utils/rel.h"
 
 #include "write/write_internal.h"
@@ -90,6 +91,30 @@ ttl_docs_keeps_stamps(Oid relid, const Collection *collection)
 	return collection->settings.citus &&
 		(ttl_docs_is_filling(relid) ||
 		 (ttl_docs_is_filled_by_citus(relid) && ttl_docs_may_act_for_backup(relid)));
+}
+
+/*
+ * Raises an error if a restore inserts rows into a distributed table of Citus.
+ * row_security = off does not reach the shards.  They would stamp the rows as
+ * new, and expired documents would come back.
+ */
+void
+ttl_docs_refuse_distributed_restore(Oid relid)
+{
+	Collection	collection;
+
+	if (row_security || !ttl_docs_citus_is_loaded || ttl_docs_in_citus_session() ||
+		!ttl_docs_lookup_collection(relid, &collection) || !collection.settings.citus ||
+		!ttl_docs_is_shell(relid) || ttl_docs_is_filling(relid) ||
+		!ttl_docs_acts_for_backup(collection.root))
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("cannot restore documents into the distributed collection \"%s\"",
+					get_rel_name(relid)),
+			 errdetail("With row_security = off, \"%s\" is restored. But this setting does not reach the other nodes of Citus.",
+					   TTL_DOCS_TS_COLUMN),
+			 errhint("Restore the table first, and distribute it afterwards. To insert new documents, run SET row_security = on.")));
 }
 
 /*

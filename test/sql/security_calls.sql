@@ -68,18 +68,23 @@ INSERT INTO sec_calls (call) VALUES
     ('ttl_docs_internal.first_ts(''epoch''::timestamptz, 1)'),
     ('ttl_docs_internal.first_ts(''epoch''::timestamp, 1)'),
     ('ttl_docs_internal.is_live(''epoch'', 5, ''sec.c'')'),
+    ('ttl_docs_internal.is_shard(''sec.c'')'),
     ('ttl_docs_internal.is_live_parent(''epoch'', 5, ''sec.c'')'),
+    ('ttl_docs_internal.newly_expired(''sec.c'', ''{}'', ''{}'')'),
     ('ttl_docs_internal.node_clock() > 0'),
+    ('ttl_docs_internal.node_stats() ~ ''sec'''),
     ('ttl_docs_internal.patchable(''{}'')'),
     ('ttl_docs_internal.require_live(''epoch'', 5, ''sec.c'')'),
     ('ttl_docs_internal.returned_document(''{}'', ''"a"'', ''epoch'')'),
+    ('(ttl_docs_internal.shard_stats()).last_error'),
     ('ttl_docs_internal.slot(''epoch'', 5, 5)'),
     ('ttl_docs_internal.ttl_interval_in(''1 day'', 0, -1)'),
     ('ttl_docs_internal.ttl_interval_out(''1 day'')'),
     ('ttl_docs_internal.ttl_interval_recv(''1 day'', 0, -1)'),
     ('ttl_docs_internal.ttl_interval_send(''1 day'')'),
     ('ttl_docs_internal.write_document()');
-INSERT INTO sec_calls VALUES ('ttl_docs.purge(''sec.c'')', true);
+INSERT INTO sec_calls VALUES ('ttl_docs.purge(''sec.c'')', true),
+    ('ttl_docs_internal.purge_shards(''sec.c'', 0, NULL, 1, NULL)', true);
 GRANT SELECT ON sec_calls TO PUBLIC;
 SELECT n.nspname, p.proname
   FROM pg_proc AS p

@@ -23,7 +23,7 @@ SCHEMAS = ('ttl_docs', 'ttl_docs_internal')
 COMMANDS = {'create_collection', 'drop_collection', 'adopt', 'release', 'set_default_ttl', 'set_indexing',
             'preview', 'create_document', 'replace_document', 'upsert_document', 'patch_document',
             'delete_document', 'touch_document', 'pause_purge', 'resume_purge', 'set_purge_subscribed',
-            'collection_stats'}
+            'collection_stats', 'newly_expired', 'node_stats', 'shard_stats', 'purge_shards'}
 # Functions that are not called, with the reason.
 EXCLUDED = {'write_document': 'a trigger function, which no query can call',
             'node_clock': 'the clock, so every call has another result'} | {
