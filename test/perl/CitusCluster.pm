@@ -278,7 +278,11 @@ sub in_labels
 sub holds
 {
 	my ($self, $table) = @_;
-	return $self->count_by($table, 'SELECT holds FROM t JOIN ttl_docs.collections ON collection = relid');
+	# the view ttl_docs.collections does not list shards
+	return $self->count_by(
+		$table, q{
+		SELECT CASE WHEN (label::jsonb ->> 'table')::oid = relid THEN '{}' ELSE '{restored}' END
+		  FROM t JOIN pg_seclabel ON objoid = relid AND provider = 'ttl_docs'});
 }
 
 # Counts the kinds of triggers: hidden, visible or missing.

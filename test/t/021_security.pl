@@ -220,6 +220,7 @@ is_deeply(
 		'GRANT EXECUTE ON ALL ROUTINES IN SCHEMA ttl_docs, ttl_docs_internal TO PUBLIC',
 		'GRANT SELECT ON ttl_docs.collections TO PUBLIC',
 		'GRANT SELECT ON ttl_docs.stat_collections TO PUBLIC',
+		'GRANT SELECT ON ttl_docs.stat_shards TO PUBLIC',
 		'GRANT USAGE ON SCHEMA ttl_docs TO PUBLIC',
 		'GRANT USAGE ON SCHEMA ttl_docs_internal TO PUBLIC'
 	],
