@@ -187,9 +187,9 @@ ttl_docs_node_newly_expired(PG_FUNCTION_ARGS)
 	ttl_docs_require_preload();
 	if (PG_ARGISNULL(0) || PG_ARGISNULL(1) || PG_ARGISNULL(2))
 		PG_RETURN_NULL();
+	shell = ttl_docs_find_owned(text_to_cstring(PG_GETARG_TEXT_PP(0)), true);
 	ttl_docs_parse_label(text_to_cstring(PG_GETARG_TEXT_PP(1)), &before);
 	ttl_docs_parse_label(text_to_cstring(PG_GETARG_TEXT_PP(2)), &after);
-	shell = ttl_docs_find_owned(text_to_cstring(PG_GETARG_TEXT_PP(0)), true);
 	/* the transaction of the caller may have created it */
 	if (OidIsValid(shell))
 		count_in_shards(shell, &before, &after, &found);
