@@ -3,8 +3,9 @@
 
 A part is a directory of src.  It may include its own headers and the public header of
 each part below it.  PART_internal.h belongs to the part alone.  purge/notify.h is what
-lower parts may tell the purge, so collection, access and write may include it.  The .c
-files in src itself may include every public header; the headers in src include nothing
+lower parts may tell the purge, so collection, access and write may include it.
+citus/citus.h is what every part above core may ask about Citus; the other files of citus
+are on top.  The .c files in src itself may include every public header; the headers in src include nothing
 of ours.  Prints each include that breaks a rule, and exits with 1 if there is one.
 """
 

@@ -71,6 +71,8 @@ static bool next_row(CatalogScan *scan);
 static Datum get_column(CatalogScan *scan, const char *column);
 static void end_scan(CatalogScan *scan);
 static Oid	find_catalog(const char *name);
+static AttrNumber require_column(Oid catalog, const char *column);
+static int	compare_shards(const ListCell *a, const ListCell *b);
 static bool parse_shard_number(const char *name, int64 *shard);
 static Oid	shell_of_shard_number(int64 shard);
 static char *shard_name(Oid shell, int64 shard);
@@ -154,7 +156,7 @@ ttl_docs_local_shards(Oid shell)
 		numbers = lappend(numbers, shard);
 	}
 	end_scan(&scan);
-	list_sort(numbers, ttl_docs_compare_shards);
+	list_sort(numbers, compare_shards);
 	foreach(lc, numbers)
 	{
 		Oid			relid = get_relname_relid(shard_name(shell, *(int64 *) lfirst(lc)),
@@ -168,8 +170,8 @@ ttl_docs_local_shards(Oid shell)
 }
 
 /* Orders numbers of shards, so that all sessions lock shards in one order. */
-int
-ttl_docs_compare_shards(const ListCell *a, const ListCell *b)
+static int
+compare_shards(const ListCell *a, const ListCell *b)
 {
 	int64		left = *(int64 *) lfirst(a);
 	int64		right = *(int64 *) lfirst(b);
@@ -308,7 +310,7 @@ begin_scan(CatalogScan *scan, const char *table, const char *index,
 	scan->rel = table_open(relid, AccessShareLock);
 	indexid = index != NULL ? find_catalog(index) : InvalidOid;
 	if (column != NULL)
-		ScanKeyInit(&key, ttl_docs_require_column(relid, column), BTEqualStrategyNumber,
+		ScanKeyInit(&key, require_column(relid, column), BTEqualStrategyNumber,
 					type == OIDOID ? F_OIDEQ : F_INT8EQ, value);
 	scan->scan = systable_beginscan(scan->rel, indexid, OidIsValid(indexid), NULL,
 									column != NULL ? 1 : 0, &key);
@@ -329,7 +331,7 @@ get_column(CatalogScan *scan, const char *column)
 	bool		isnull;
 
 	return heap_getattr(scan->tuple,
-						ttl_docs_require_column(RelationGetRelid(scan->rel), column),
+						require_column(RelationGetRelid(scan->rel), column),
 						RelationGetDescr(scan->rel), &isnull);
 }
 
@@ -349,8 +351,8 @@ find_catalog(const char *name)
 }
 
 /* Returns the number of a column that every supported version has. */
-AttrNumber
-ttl_docs_require_column(Oid catalog, const char *column)
+static AttrNumber
+require_column(Oid catalog, const char *column)
 {
 	AttrNumber	attno = get_attnum(catalog, column);
 

@@ -21,8 +21,6 @@ extern void ttl_docs_refuse_concurrent_conversion(Oid relid);
 extern List *ttl_docs_begin_conversion(List *relids);
 
 /* catalog.c */
-extern AttrNumber ttl_docs_require_column(Oid catalog, const char *column);
-extern int	ttl_docs_compare_shards(const ListCell *a, const ListCell *b);
 extern List *ttl_docs_colocated_shells(Oid shell);
 extern List *ttl_docs_autoconverted_shells(void);
 extern bool ttl_docs_is_distributed_schema(Oid schema);
