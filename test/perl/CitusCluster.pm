@@ -50,6 +50,8 @@ sub new
 	for my $node (@names)
 	{
 		my $server = new_server("${name}_$node", settings_of_node() . ($options{settings} // ''));
+		# by default, a node connects to itself by TCP
+		$server->append_conf('postgresql.conf', "citus.local_hostname = '" . $server->host . "'");
 		allow_output_plugins($server);
 		$server->start;
 		$server->safe_psql('postgres', 'CREATE EXTENSION citus');
