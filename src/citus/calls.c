@@ -190,7 +190,7 @@ run_conversion(const InterceptedFunction *function, PGFunction original,
 			tables = ttl_docs_convertible_with(PG_GETARG_OID(0), cascades);
 	}
 	/* in a read-only transaction, Citus raises the error */
-	if (tables == NIL || XactReadOnly || RecoveryInProgress())
+	if (tables == NIL || XactReadOnly || RecoveryInProgress() || ttl_docs_in_citus_session())
 		return original(fcinfo);
 
 	tables = ttl_docs_begin_conversion(tables);

@@ -32,6 +32,7 @@
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "catalog/namespace.h"
+#include "catalog/pg_class.h"
 #include "catalog/pg_extension.h"
 #include "catalog/pg_namespace.h"
 #include "catalog/pg_type.h"
@@ -40,6 +41,7 @@
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
+#include "utils/syscache.h"
 #include "utils/varlena.h"
 
 #include "citus/citus_internal.h"
@@ -72,6 +74,8 @@ static Datum get_column(CatalogScan *scan, const char *column);
 static void end_scan(CatalogScan *scan);
 static Oid	find_catalog(const char *name);
 static AttrNumber require_column(Oid catalog, const char *column);
+static bool is_table_of(Oid relid, Oid owner);
+static Oid	owner_of(Oid relid);
 static int	compare_shards(const ListCell *a, const ListCell *b);
 static bool parse_shard_number(const char *name, int64 *shard);
 static Oid	shell_of_shard_number(int64 shard);
@@ -162,11 +166,35 @@ ttl_docs_local_shards(Oid shell)
 		Oid			relid = get_relname_relid(shard_name(shell, *(int64 *) lfirst(lc)),
 											  get_rel_namespace(shell));
 
-		if (OidIsValid(relid))
+		/* somebody else may have named a table like a shard */
+		if (OidIsValid(relid) && is_table_of(relid, owner_of(shell)))
 			shards = lappend_oid(shards, relid);
 	}
 	list_free_deep(numbers);
 	return shards;
+}
+
+/* Is the relation a table of this owner? */
+static bool
+is_table_of(Oid relid, Oid owner)
+{
+	char		relkind = get_rel_relkind(relid);
+
+	return (relkind == RELKIND_RELATION || relkind == RELKIND_PARTITIONED_TABLE) &&
+		owner_of(relid) == owner;
+}
+
+static Oid
+owner_of(Oid relid)
+{
+	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relid));
+	Oid			owner;
+
+	if (!HeapTupleIsValid(tuple))
+		return InvalidOid;
+	owner = ((Form_pg_class) GETSTRUCT(tuple))->relowner;
+	ReleaseSysCache(tuple);
+	return owner;
 }
 
 /* Orders numbers of shards, so that all sessions lock shards in one order. */

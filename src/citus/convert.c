@@ -380,7 +380,7 @@ ttl_docs_begin_conversion_by(Node *parsetree)
 
 	if (!ttl_docs_citus_is_loaded ||
 		!(IsA(parsetree, AlterTableStmt) || IsA(parsetree, AlterObjectSchemaStmt) ||
-		  IsA(parsetree, DropStmt)) ||
+		  IsA(parsetree, DropStmt) || IsA(parsetree, DropOwnedStmt)) ||
 		XactReadOnly || RecoveryInProgress() || !ttl_docs_has_citus() ||
 		ttl_docs_in_citus_session() || ttl_docs_conversions > 0 ||
 		!ttl_docs_citus_propagates())
@@ -389,6 +389,8 @@ ttl_docs_begin_conversion_by(Node *parsetree)
 		tables = convertible_by_alter((AlterTableStmt *) parsetree);
 	else if (IsA(parsetree, DropStmt))
 		tables = convertible_by_drop((DropStmt *) parsetree);
+	else if (IsA(parsetree, DropOwnedStmt))
+		tables = ttl_docs_autoconverted_tables();
 	else
 		tables = convertible_by_set_schema((AlterObjectSchemaStmt *) parsetree);
 	return tables != NIL ? ttl_docs_begin_conversion(tables) : NIL;
@@ -420,7 +422,7 @@ convertible_by_alter(AlterTableStmt *stmt)
 		AlterTableCmd *cmd = lfirst_node(AlterTableCmd, lc);
 
 		if (cmd->subtype == AT_AttachPartition && is_shell_name(stmt->relation))
-			tables = convertible_with_name(((PartitionCmd *) cmd->def)->name);
+			tables = without_shells(convertible_with_name(((PartitionCmd *) cmd->def)->name));
 		else if (cmd->subtype == AT_AddConstraint)
 			tables = list_concat_unique_oid(tables,
 											convertible_by_constraint(stmt->relation,

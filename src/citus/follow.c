@@ -59,7 +59,8 @@
 #include "citus/citus_internal.h"
 #include "purge/purge.h"
 
-static void follow_on_shard(Oid shard, const CollectionSettings *settings);
+static bool is_locked_shell(Oid relid);
+static void follow_on_shard(Oid shell, Oid shard, const CollectionSettings *settings);
 static void label_table(Oid relid, CollectionSettings settings);
 static LOCKMODE lock_for_change(const CollectionSettings *before,
 								const CollectionSettings *after);
@@ -91,18 +92,36 @@ ttl_docs_follow_label(Oid relid)
 	shards = ttl_docs_is_shell(relid) ? ttl_docs_local_shards(relid) : NIL;
 	foreach(lc, shards)
 	{
-		follow_on_shard(lfirst_oid(lc), &settings);
+		follow_on_shard(relid, lfirst_oid(lc), &settings);
 		if (resumes)
 			ttl_docs_reset_purge(lfirst_oid(lc));
 	}
 	list_free(shards);
-	if (settings.changing && !get_rel_relispartition(relid))
+	if (settings.changing && is_locked_shell(relid))
 		ttl_docs_note_locked(relid);
+}
+
+/*
+ * Has this transaction locked all readers of a shell out?  Only then has nobody
+ * seen a document expire since.  A user who poses as Citus may not have.
+ */
+static bool
+is_locked_shell(Oid relid)
+{
+	Relation	rel;
+	bool		is_locked;
+
+	if (!ttl_docs_is_shell(relid) || get_rel_relispartition(relid))
+		return false;
+	rel = table_open(relid, NoLock);
+	is_locked = CheckRelationLockedByMe(rel, AccessExclusiveLock, false);
+	table_close(rel, NoLock);
+	return is_locked;
 }
 
 /* Writes the label of the shell to a shard. */
 static void
-follow_on_shard(Oid shard, const CollectionSettings *settings)
+follow_on_shard(Oid shell, Oid shard, const CollectionSettings *settings)
 {
 	Collection	collection;
 	bool		was_collection;
@@ -116,6 +135,10 @@ follow_on_shard(Oid shard, const CollectionSettings *settings)
 		lockmode = lock_for_change(&collection.settings, settings);
 	if (!lock_table(shard, lockmode))
 		return;
+	/* the shard may have other settings than the shell, by a user who poses as Citus */
+	if (was_collection)
+		ttl_docs_require_still_dead(shard, &collection.settings, settings,
+									ttl_docs_locked_since(shell));
 	label_table(shard, *settings);
 	if (!was_collection)
 		recompute_tables(shard);

@@ -20,12 +20,10 @@
  *
  * Every user can set the instant, and pose as a node (session.c).  An early
  * instant would show documents that have expired since.  So the instant is
- * never earlier than the session.  A session that has kept a transaction open
- * since it began would see the same documents, so the user gains nothing.
- * Citus begins a session a moment after the instant was chosen; therefore the
- * limit is a second earlier.  If Citus begins a session later in a long
- * transaction, or if the clock of this node is more than a second ahead, the
- * instant on this node is that limit.
+ * never more than a second earlier than the transaction on this node: clocks
+ * may differ that much, and Citus needs some time to reach the node.  If a
+ * node joins later in a long transaction, or if its clock is more than a
+ * second ahead, the instant on this node is that limit.
  *
  *-------------------------------------------------------------------------
  */
@@ -40,8 +38,8 @@
 #include "citus/actions.h"
 #include "citus/citus_internal.h"
 
-/* How much earlier than the session an instant may be */
-#define CONNECT_TIME	USECS_PER_SEC
+/* How much earlier than the transaction on this node an instant may be */
+#define JOIN_TIME	USECS_PER_SEC
 
 /* Has this transaction handed its instant over? */
 static bool has_handed_over = false;
@@ -119,6 +117,6 @@ ttl_docs_handed_instant(void)
 				 errmsg("invalid value for \"ttl_docs.distributed_instant\": \"%s\"",
 						ttl_docs_distributed_instant),
 				 errhint("Only ttl_docs sets this setting.")));
-	earliest = ttl_docs_shifted(MyStartTimestamp) - CONNECT_TIME;
+	earliest = ttl_docs_shifted(GetCurrentTransactionStartTimestamp()) - JOIN_TIME;
 	return Max(instant, earliest);
 }

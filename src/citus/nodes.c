@@ -16,7 +16,6 @@
  */
 #include "postgres.h"
 
-#include "access/table.h"
 #include "executor/spi.h"
 #include "fmgr.h"
 #include "utils/builtins.h"
@@ -115,18 +114,18 @@ ttl_docs_lock_on_all_nodes(Oid shell, LOCKMODE lockmode)
  * for a command on all shards, and the two sessions would wait for each
  * other's locks.  Citus decides for the rest of the transaction when it
  * executes the first query in a function.  So we run a query on all shards
- * that reads at most one row of each, after the table is locked.
+ * that reads at most one row of each, after the table is locked.  It runs as
+ * the caller: as the owner, Citus would use other connections.
  */
 static void
 use_local_execution(Oid shell)
 {
-	Relation	rel = table_open(shell, NoLock);
-
 	SPI_connect();
-	ttl_docs_query_as_owner(rel, psprintf("SELECT 1 FROM %s WHERE ctid OPERATOR(pg_catalog.=) '(0,1)'",
-										  ttl_docs_quoted_name(shell)));
+	if (SPI_execute(psprintf("SELECT 1 FROM %s WHERE ctid OPERATOR(pg_catalog.=) '(0,1)'",
+							 ttl_docs_quoted_name(shell)),
+					false, 0) != SPI_OK_SELECT)
+		elog(ERROR, "could not query \"%s\"", get_rel_name(shell));
 	SPI_finish();
-	table_close(rel, NoLock);
 }
 
 static const char *

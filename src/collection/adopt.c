@@ -132,6 +132,14 @@ ttl_docs_adopt_table(Oid relid, CollectionSettings *settings,
 	ttl_docs_require_heap(rel);
 	ttl_docs_refuse_shard(relid);
 	settings->citus = ttl_docs_is_shell(relid);
+	if (settings->citus && rel->rd_rel->relowner != GetUserId())
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("only the owner of the distributed table \"%s\" can adopt it",
+						RelationGetRelationName(rel)),
+				 errdetail("adopt() reads the table as its owner, and Citus would use other connections for that."),
+				 errhint("Run SET ROLE %s first.",
+						 quote_identifier(GetUserNameFromId(rel->rd_rel->relowner, false)))));
 	table_close(rel, AccessShareLock);
 	if (settings->citus)
 		ttl_docs_lock_on_all_nodes(relid, AccessExclusiveLock);

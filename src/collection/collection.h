@@ -26,6 +26,9 @@ extern bool ttl_docs_read_label(Oid relid, CollectionSettings *settings);
 extern void ttl_docs_set_label(Oid relid, const CollectionSettings *settings);
 
 extern Oid	ttl_docs_exchange_sent_label(Oid relid);
+extern void ttl_docs_require_still_dead(Oid relid, const CollectionSettings *before,
+										const CollectionSettings *settings,
+										TimestampTz since);
 
 
 /* Has this transaction written the label of a collection? */

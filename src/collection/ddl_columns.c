@@ -14,6 +14,7 @@
 #include "postgres.h"
 
 #include "access/htup_details.h"
+#include "access/xact.h"
 #include "access/table.h"
 #include "catalog/pg_type.h"
 #include "commands/trigger.h"
@@ -71,7 +72,9 @@ follow_rename(Note *note, Collection *collection)
 		return;
 	ttl_docs_require_no_pending_detach(note->relid);
 	namestrcpy(&collection->settings.doc_column, name);
-	ttl_docs_write_label(note->relid, &collection->settings);
+	/* Citus runs the command on all nodes and shards, and each changes its label */
+	ttl_docs_set_label(note->relid, &collection->settings);
+	CommandCounterIncrement();
 	(void) ttl_docs_lookup_collection(note->relid, collection);
 }
 

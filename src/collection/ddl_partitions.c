@@ -19,6 +19,7 @@
 #include "postgres.h"
 
 #include "access/table.h"
+#include "access/xact.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
@@ -277,7 +278,9 @@ review_new_partition(Oid relid, const Collection *collection)
 			ttl_docs_recompute_rows(lfirst_oid(lc), &member);
 	}
 	list_free(tables);
-	ttl_docs_write_label(relid, &collection->settings);
+	/* Citus runs the command on all nodes and shards, and each writes its label */
+	ttl_docs_set_label(relid, &collection->settings);
+	CommandCounterIncrement();
 	ttl_docs_announce_change(collection->root);
 	/* core does not copy a hidden trigger of the parent */
 	if (collection->settings.citus)

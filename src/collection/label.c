@@ -88,8 +88,6 @@ static void announce_label_change(Oid relid);
 static void write_shell_labels(Oid relid, const CollectionSettings *settings);
 static void accept_sent_label(Oid relid, const CollectionSettings *before,
 							  const CollectionSettings *settings);
-static void require_still_dead(Oid relid, const CollectionSettings *before,
-							   const CollectionSettings *settings);
 static SysScanDesc scan_labels(Relation seclabels);
 static void check_relabel(const ObjectAddress *object, const char *label);
 static bool has_same_settings(const CollectionSettings *a,
@@ -334,6 +332,7 @@ check_relabel(const ObjectAddress *object, const char *label)
 	CollectionSettings settings;
 	CollectionSettings before;
 	Collection	collection;
+	bool		is_sent;
 
 	if (object->classId != RelationRelationId || object->objectSubId != 0)
 		ereport(ERROR,
@@ -360,13 +359,17 @@ check_relabel(const ObjectAddress *object, const char *label)
 						LABEL_MAX_LENGTH)));
 	if (label != NULL)
 		ttl_docs_parse_label(label, &settings);
+	/* a user who poses as Citus gains nothing for other tables */
+	is_sent = written_shell == object->objectId ||
+		(ttl_docs_label_comes_from_citus() &&
+		 (label == NULL ? ttl_docs_is_shell(object->objectId) : settings.citus));
 	if (ttl_docs_lookup_collection(object->objectId, &collection) &&
 		collection.root != object->objectId)
 	{
 		/* a restore can write the copy after it has attached the partition */
 		if (label != NULL && has_same_settings(&settings, &collection.settings))
 		{
-			if (written_shell == object->objectId || ttl_docs_label_comes_from_citus())
+			if (is_sent)
 				accept_sent_label(object->objectId, &collection.settings, &settings);
 			return;
 		}
@@ -380,7 +383,8 @@ check_relabel(const ObjectAddress *object, const char *label)
 	}
 	if (ttl_docs_read_label(object->objectId, &before))
 	{
-		if (written_shell == object->objectId || ttl_docs_label_comes_from_citus())
+		if (is_sent && (before.citus || written_shell == object->objectId ||
+						ttl_docs_conversions > 0))
 		{
 			accept_sent_label(object->objectId, &before, label != NULL ? &settings : NULL);
 			return;
@@ -398,7 +402,7 @@ check_relabel(const ObjectAddress *object, const char *label)
 		return;
 
 	check_labelled_table(object->objectId, &settings);
-	if (written_shell == object->objectId || ttl_docs_label_comes_from_citus())
+	if (is_sent)
 		accept_sent_label(object->objectId, NULL, &settings);
 	else
 	{
@@ -420,7 +424,7 @@ accept_sent_label(Oid relid, const CollectionSettings *before,
 	{
 		if (!get_rel_relispartition(relid))
 			check_labelled_table(relid, settings);
-		require_still_dead(relid, before, settings);
+		ttl_docs_require_still_dead(relid, before, settings, ttl_docs_locked_since(relid));
 	}
 	/* the expired documents of a shell are in its shards, which still have labels */
 	if (settings == NULL && !ttl_docs_is_shell(relid))
@@ -436,14 +440,13 @@ accept_sent_label(Oid relid, const CollectionSettings *before,
 /*
  * Raises an error if expired documents would be live under new settings that
  * another node has sent.  The owner of a table can pose as that node.
- * Documents that expired after this transaction had locked all readers out do
- * not count: nobody has seen them expire.
+ * Documents that expired after "since" do not count: this transaction has
+ * locked all readers out since then, so nobody has seen them expire.
  */
-static void
-require_still_dead(Oid relid, const CollectionSettings *before,
-				   const CollectionSettings *settings)
+void
+ttl_docs_require_still_dead(Oid relid, const CollectionSettings *before,
+							const CollectionSettings *settings, TimestampTz since)
 {
-	TimestampTz since = ttl_docs_locked_since(relid);
 	ExpiryBounds old_bounds = ttl_docs_bounds(before, since);
 	ExpiryBounds new_bounds = ttl_docs_bounds(settings, since);
 

@@ -162,8 +162,13 @@ static void
 lock_citus_table(Oid relid, LOCKMODE lockmode)
 {
 	/* the caller raises the error if the user is not the owner */
-	if (!ttl_docs_has_citus() || ttl_docs_in_citus_session() ||
-		get_rel_relkind(relid) == '\0' || !compat_table_ownercheck(relid, GetUserId()))
+	if (ttl_docs_in_citus_session())
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("cannot change the settings of collections in a session of Citus"),
+				 errdetail("The application_name of this session is that of a node of Citus."),
+				 errhint("Connect with another application_name.")));
+	if (!ttl_docs_has_citus() || get_rel_relkind(relid) == '\0' || !compat_table_ownercheck(relid, GetUserId()))
 		return;
 	ttl_docs_refuse_shard(relid);
 	if (ttl_docs_is_shell(relid))
