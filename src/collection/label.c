@@ -359,7 +359,11 @@ check_relabel(const ObjectAddress *object, const char *label)
 						LABEL_MAX_LENGTH)));
 	if (label != NULL)
 		ttl_docs_parse_label(label, &settings);
-	/* a user who poses as Citus gains nothing for other tables */
+	/*
+	 * A user who poses as Citus gains nothing for other tables.  Only shells
+	 * lose their label this way: their expired documents are in shards, which
+	 * still have labels then.
+	 */
 	is_sent = written_shell == object->objectId ||
 		(ttl_docs_label_comes_from_citus() &&
 		 (label == NULL ? ttl_docs_is_shell(object->objectId) : settings.citus));
@@ -426,13 +430,6 @@ accept_sent_label(Oid relid, const CollectionSettings *before,
 			check_labelled_table(relid, settings);
 		ttl_docs_require_still_dead(relid, before, settings, ttl_docs_locked_since(relid));
 	}
-	/* the expired documents of a shell are in its shards, which still have labels */
-	if (settings == NULL && !ttl_docs_is_shell(relid))
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("cannot remove the label of collection \"%s\"",
-						get_rel_name(relid)),
-				 errhint("To make it a plain table, call ttl_docs.release().")));
 	sent_label = relid;
 	announce_label_change(relid);
 }

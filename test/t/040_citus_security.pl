@@ -75,8 +75,25 @@ for my $changes (
 		qr/expired documents would be live again/, "the owner cannot write $changes");
 }
 like(as_node('owner', "SECURITY LABEL FOR ttl_docs ON TABLE $shard IS NULL"),
-	qr/cannot remove the label/, 'the owner cannot remove the label of a shard');
+	qr/cannot change the label/, 'the owner cannot remove the label of a shard');
 is(as_node('owner', $count), 0, 'the documents are still expired');
+
+# "changing" says that readers are locked out.  Without such a lock it has no effect: documents that expire
+# between the two labels stay expired.
+my $changing = label_with('{"changing": true, "default_ttl": 60}');
+my $raised = label_with('{"default_ttl": 1000000, "written_floor": "2001-01-01T00:00:00+00:00"}');
+for my $table ($shard, 'sessions')
+{
+	like(as_node('owner', "SET citus.enable_ddl_propagation = off; BEGIN; SECURITY LABEL FOR ttl_docs ON TABLE $table IS $changing;
+			SECURITY LABEL FOR ttl_docs ON TABLE $table IS $raised; COMMIT;"),
+		qr/expired documents would be live again/, "\"changing\" without a lock on $table");
+}
+
+# Functions that change settings do not run in a session of Citus: they would change one node only.
+like(as_node('owner', $_), qr/in a session of Citus/, $_)
+  for "SELECT ttl_docs.set_default_ttl('sessions', 1000)", "SELECT ttl_docs.set_default_ttl('$shard', 10)",
+  "SELECT ttl_docs.release('sessions')", "SELECT ttl_docs.pause_purge('sessions')";
+is(as_node('owner', $count), 0, 'the documents are still expired after these attempts');
 
 # "filling" shows expired documents only in the transaction that wrote the label.
 my $filling = label_with('{"filling": true}');
@@ -101,6 +118,22 @@ my $insert = "VALUES ('old', '{}', '2001-01-01') RETURNING _ts > '2020-01-01'";
 like(as_node('grantee', "INSERT INTO other_999999 (id, doc, _ts) $insert"),
 	qr/^t/, 'a table named like a shard: a grantee does not set _ts');
 like(as_node('grantee', "INSERT INTO $shard (id, doc, _ts) $insert"), qr/^t/, 'a shard: a grantee does not set _ts');
+
+# A table of somebody else with the name of a shard that is on another node is not touched.
+my $elsewhere = $cluster->sql(
+	sprintf(q{SELECT shardid FROM citus_shards WHERE table_name = 'sessions'::regclass AND nodeport <> %d ORDER BY 1 LIMIT 1},
+		$worker->port));
+$worker->safe_psql(
+	'postgres', qq{
+	SET citus.enable_ddl_propagation = off;
+	SET ROLE grantee;
+	CREATE TABLE sessions_$elsewhere (x int);
+});
+is($cluster->error(q{SET ROLE owner; SET client_min_messages = error; SELECT ttl_docs.set_default_ttl('sessions', 50)}),
+	'', 'a table of another user with the name of a shard does not stop a change of settings');
+is( $worker->safe_psql('postgres',
+		"SET citus.override_table_visibility = off; SELECT count(*) FROM pg_seclabel WHERE objoid = 'sessions_$elsewhere'::regclass"),
+	0, 'that table gets no label');
 
 # ---- Functions that copy a shard ----
 
