@@ -2,7 +2,7 @@
 #
 # The node where a transaction begins hands its instant over with the setting ttl_docs.distributed_instant.
 # Only sessions of Citus use the setting.  A user who poses as Citus sees no document that expired before
-# the session began.
+# a second before its transaction.
 
 use strict;
 use warnings;
