@@ -97,6 +97,7 @@ class Torture:
         self.purge = options.purge
         self.cluster = Cluster(nodes)
         self.gate = Gate()
+        self.gate_of_workers = Gate()           # only for sessions on workers
         self.clock = threading.Lock()           # held while the clock moves, or a process is killed
         self.killing = False
         self.default_ttl = DEFAULT_TTLS[0]
@@ -209,13 +210,11 @@ class Torture:
 
     def drain(self):
         """Purges all expired documents."""
+        self.cluster.coordinator.ask("CALL ttl_docs.purge('docs')")
         if self.purge:
             Node.wait_until('all expired documents are purged', lambda: not self.checks.expired_on_disk())
-        else:
-            for placement in self.cluster.placements('docs'):
-                placement.node.ask(f"CALL ttl_docs.purge('{placement.shard}')")
-            left = self.checks.expired_on_disk()
-            require(not left, f'CALL purge leaves {left}')
+        left = self.checks.expired_on_disk()
+        require(not left, f'CALL purge leaves {left}')
         self.checks.archives()
         self.checks.documents()
         self.checks.forget_archives()

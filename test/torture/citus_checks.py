@@ -130,9 +130,7 @@ class Checks:
 
     def archives(self):
         """Each expired document is on disk or was archived, and each deleted one was archived: once."""
-        on_disk = collections.Counter(
-            row[0] for row in self.cluster.on_shards('docs', "SELECT doc ->> 'token' FROM {}"))
-        rows = [row for node in self.cluster.nodes for row in node.ask('SELECT token, purging, shard FROM archive')]
+        on_disk, rows = self.read_disks()
         archived = collections.Counter(row[0] for row in rows)
         where = collections.defaultdict(list)
         for token, purging, shard in rows:
@@ -154,6 +152,22 @@ class Checks:
         refuse(expired - archived.keys() - on_disk.keys(), 'expired, and lost without its trigger')
         refuse({token for token, purging, _ in rows if purging != (token in expired)}, 'wrong ttl_docs.purging()')
         self.counted['archived documents checked'] += len(archived)
+
+    def read_disks(self):
+        """Returns how often each token is on disk, and the rows of all archives.  The purge may be running, so
+        each node reads its shards and its archive with one snapshot."""
+        on_disk, rows = collections.Counter(), []
+        places = self.cluster.placements('docs')
+        for node in self.cluster.nodes:
+            query = ' UNION ALL '.join(
+                ['SELECT token, purging, shard FROM archive'] +
+                [f"SELECT doc ->> 'token', NULL, NULL FROM {place.shard}" for place in places if place.node is node])
+            for row in node.ask_with_expired(query):
+                if row[2] is None:
+                    on_disk[row[0]] += 1
+                else:
+                    rows.append(row)
+        return on_disk, rows
 
     def expired_on_disk(self):
         tokens = {row[0] for row in self.cluster.on_shards('docs', "SELECT doc ->> 'token' FROM {}")}

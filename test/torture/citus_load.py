@@ -108,12 +108,18 @@ class Client(Worker):
         self.start()
 
     def run(self):
-        with self.stage.gate.session() if self.writes else contextlib.nullcontext():
+        with contextlib.ExitStack() as stack:
+            for gate in self.gates():
+                stack.enter_context(gate.session())
             super().run()
 
+    def gates(self):
+        return ([self.stage.gate] if self.writes else []) + (
+            [self.stage.gate_of_workers] if self.writes and self.node.number > 0 else [])
+
     def turn_or_retry(self):
-        if self.writes:
-            self.stage.gate.pass_through()
+        for gate in self.gates():
+            gate.pass_through()
         if self.stopping.is_set():
             return
         try:

@@ -59,6 +59,13 @@ class Node(Server):
         cursor.execute(statement, values or None)
         return cursor.fetchall() if cursor.description else []
 
+    def ask_with_expired(self, query):
+        """Runs a query that also sees expired documents of this node."""
+        self.ask('SET ttl_docs.show_expired = on')
+        rows = self.ask(query)
+        self.ask('RESET ttl_docs.show_expired')
+        return rows
+
     def number_of(self, statement, *values):
         return self.ask(statement, *values)[0][0]
 
@@ -218,12 +225,7 @@ class Cluster:
         by_node = collections.defaultdict(list)
         for placement in self.placements(table):
             by_node[placement.node].append(query.format(placement.shard))
-        rows = []
-        for node, queries in by_node.items():
-            node.ask('SET ttl_docs.show_expired = on')
-            rows += node.ask(' UNION ALL '.join(queries))
-            node.ask('RESET ttl_docs.show_expired')
-        return rows
+        return [row for node, queries in by_node.items() for row in node.ask_with_expired(' UNION ALL '.join(queries))]
 
     # ---- After a crash ----
 
