@@ -3,8 +3,9 @@
 #
 # test/torture/citus.py makes the load, the moves and the kills, and checks the data.
 # It only runs with PG_TEST_TORTURE: a run takes long, and its steps of the clock need a machine that is not
-# loaded.
+# loaded.  If a step takes too long, the run is undecided.
 #	PG_TEST_CITUS_SECONDS    time for each of the seeds, an hour unless set
+#	PG_TEST_CITUS_SEEDS      the seeds, separated by commas; 1,2,3,4 unless set
 
 use strict;
 use warnings;
@@ -23,7 +24,7 @@ plan skip_all => 'there is no /proc/PID/task/PID/children, which shows the proce
   unless -r "/proc/$$/task/$$/children";
 
 my @limit = ('--rounds', 1000, '--seconds', $ENV{PG_TEST_CITUS_SECONDS} // 3600);
-for my $seed (1 .. 4)
+for my $seed (split /,/, $ENV{PG_TEST_CITUS_SEEDS} // '1,2,3,4')
 {
 	my $purge = $seed % 2 ? ['--purge'] : [];
 	my $cluster = CitusCluster->new(
@@ -39,10 +40,14 @@ client_connection_check_interval = '100ms'
 wal_retrieve_retry_interval = '100ms'
 max_logical_replication_workers = 10
 });
-	ok( run_on(
-			$cluster->coordinator, $python, 'test/torture/citus.py', '--seed', $seed, @limit, @$purge,
-			map { ('--node', $_->host, $_->port, $_->data_dir, $_->logfile) } $cluster->nodes),
-		"moves, conversions and kills lose nothing, and revive nothing, seed $seed");
+	my $passed = run_on(
+		$cluster->coordinator, $python, 'test/torture/citus.py', '--seed', $seed, @limit, @$purge,
+		map { ('--node', $_->host, $_->port, $_->data_dir, $_->logfile) } $cluster->nodes);
+	my $too_slow = $? >> 8 == 2;
+	ok($passed,
+		$too_slow
+		? "undecided, because the machine is too slow, seed $seed"
+		: "moves, conversions and kills lose nothing, and revive nothing, seed $seed");
 	# After a failure, a server may be down.
 	$_->stop('fast', fail_ok => 1) for $cluster->nodes;
 }

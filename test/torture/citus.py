@@ -16,7 +16,8 @@ table.  Citus commits transactions on several nodes in two phases.  So after rec
 COMMIT was sent is there as a whole, or not at all.
 
 Time.  The clock of a cluster is that of its nodes: ttl_docs.clock_offset in their configurations.  The program
-raises it in steps, between transactions.  In real time, a step takes less than half of its length.  A document
+raises it in steps, between transactions.  In real time, a step takes less than half of its length.  If a step
+takes longer, the program ends with status 2, because it cannot judge then, whatever it has found.  A document
 with a ttl of "two steps" was written in some step, and expires when the second step after it begins.  Sessions
 touch documents in the step before.  Nothing waits for expiry.
 
@@ -40,7 +41,8 @@ Every third round, all expired documents are purged: by the workers of the purge
 
 The program must run as the server's operating system user, with pg_ctl on the PATH, and connects by PGDATABASE
 and PGUSER as a superuser.  The nodes must form a cluster with ttl_docs.  It leaves them running.  Exit status:
-0 or 1.  The seed determines the writes, the operations and the kills, but not how far they get.
+0, 1 (a check has failed) or 2 (the machine was too slow).  The seed determines the writes, the operations and
+the kills, but not how far they get.
 """
 
 import argparse
@@ -56,7 +58,7 @@ import psycopg2
 from citus_checks import Checks
 from citus_load import DEFAULT_TTLS, FLOOR_TTLS, Floors, Gate, Janitor, Session
 from citus_mover import DISTRIBUTE, Mover, run_transaction
-from citus_nodes import HOLD_COMMITS, PATIENCE, Cluster, Node, Wrong, first_line, require, seconds
+from citus_nodes import HOLD_COMMITS, PATIENCE, Cluster, Node, TooSlow, Wrong, first_line, require, seconds
 
 # Weights of the kinds of kills.
 KILLS = {
@@ -97,7 +99,6 @@ class Torture:
         self.purge = options.purge
         self.cluster = Cluster(nodes)
         self.gate = Gate()
-        self.gate_of_workers = Gate()           # only for sessions on workers
         self.clock = threading.Lock()           # held while the clock moves, or a process is killed
         self.killing = False
         self.default_ttl = DEFAULT_TTLS[0]
@@ -122,8 +123,13 @@ class Torture:
     # ---- Time ----
 
     def next_step(self):
-        """Moves the clock while no transaction is open."""
+        """Moves the clock while no transaction is open.
+
+        After a kill the clock stands still until the checks have decided about the transactions that were open
+        then: their documents were written in the step of the kill."""
         with self.gate.shut(), self.clock:
+            if self.killing:
+                return
             self.cluster.next_step()
             self.steps += 1
             self.expire()
@@ -330,6 +336,12 @@ def kinds(chance):
         yield chance.choices(list(KILLS), KILLS.values())[0]
 
 
+def give_up(torture, reason):
+    print(torture.summary())
+    print(f'undecided in round {torture.round}: {reason}', flush=True)
+    return 2
+
+
 def main():
     options = parse_options()
     nodes = [Node(number, *values) for number, values in enumerate(options.node)]
@@ -348,7 +360,13 @@ def main():
             torture.next_step()
         torture.checks.future()
         torture.checks.all()
+    except TooSlow as error:
+        return give_up(torture, error)
     except (Wrong, psycopg2.Error, subprocess.SubprocessError) as error:
+        try:
+            torture.cluster.require_short_step()
+        except TooSlow as slow:
+            return give_up(torture, f'{slow}; found {error}')
         print(f'{time.monotonic() - started:.0f} s: {torture.summary()}')
         print(f'not ok: seed {options.seed}, round {torture.round}: {type(error).__name__}: {error}', flush=True)
         return 1

@@ -23,7 +23,11 @@ Live = collections.namedtuple('Live', 'token ttl item step ts')
 # Errors of a statement that needed a node which was killed.  Citus reports some of them as internal errors.
 NODE_IS_LOST = re.compile('server closed the connection|connection to the remote node|connection not open'
                           '|failure on connection|terminating connection|the database system is'
-                          '|could not commit transaction for shard')
+                          '|could not commit transaction for shard|could not query all nodes of Citus')
+
+
+# Internal errors of a statement whose table Citus has replaced meanwhile
+TABLE_IS_REPLACED = re.compile('could not find valid entry for shard')
 
 
 def matches(live, row):
@@ -108,23 +112,19 @@ class Client(Worker):
         self.start()
 
     def run(self):
-        with contextlib.ExitStack() as stack:
-            for gate in self.gates():
-                stack.enter_context(gate.session())
+        with self.stage.gate.session() if self.writes else contextlib.nullcontext():
             super().run()
 
-    def gates(self):
-        return ([self.stage.gate] if self.writes else []) + (
-            [self.stage.gate_of_workers] if self.writes and self.node.number > 0 else [])
-
     def turn_or_retry(self):
-        for gate in self.gates():
-            gate.pass_through()
+        if self.writes:
+            self.stage.gate.pass_through()
         if self.stopping.is_set():
             return
         try:
             self.turn()
-        except self.to_retry + (NotYetVisible,) as error:
+        except (psycopg2.Error, NotYetVisible) as error:
+            if not isinstance(error, self.to_retry + (NotYetVisible,)) and not TABLE_IS_REPLACED.search(str(error)):
+                raise
             self.retries += 1
             self.errors[re.sub('[0-9]+', 'N', first_line(error))] += 1
             self.connection.rollback()

@@ -230,10 +230,7 @@ class Mover(threading.Thread):
     def shard_count(self):
         now = len(self.shards())
         count = self.random.choice([count for count in (2, 3, 4, 5) if count != now])
-        # Citus loses writes of sessions on workers meanwhile, also without ttl_docs.
-        with self.stage.gate_of_workers.shut():
-            self.execute("SELECT alter_distributed_table('docs', shard_count => %s, cascade_to_colocated => true)",
-                         count)
+        self.execute("SELECT alter_distributed_table('docs', shard_count => %s, cascade_to_colocated => true)", count)
         return ''
 
     def undistribute(self):

@@ -523,12 +523,20 @@ class Server:
                     return True
         return False
 
+    @staticmethod
+    def environment():
+        """Returns the environment of a server.
+
+        A server must not inherit settings for clients.  PGAPPNAME would change the name of its replication
+        connections, by which Citus recognises them: a logical move would lose writes."""
+        return {name: value for name, value in os.environ.items() if not name.startswith('PG')}
+
     def start(self):
         self.remove_empty_locks()
         # Use no pipes: the server would keep them open.
         subprocess.run(['pg_ctl', '-D', self.data, '-l', self.log, '-w', '-t', str(PATIENCE), 'start'],
-                       check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                       stderr=subprocess.DEVNULL)
+                       check=True, env=self.environment(), stdin=subprocess.DEVNULL,
+                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def remove_empty_locks(self):
         """Removes empty lock files, with which the server refuses to start.
@@ -543,7 +551,7 @@ class Server:
         """Starts recovery, and kills the server during it."""
         with open(self.log, 'ab') as log:
             with subprocess.Popen(['postgres', '-D', self.data], start_new_session=True,
-                                  stdin=subprocess.DEVNULL, stdout=log, stderr=log) as postmaster:
+                                  env=self.environment(), stdin=subprocess.DEVNULL, stdout=log, stderr=log) as postmaster:
                 time.sleep(seconds)
                 self.kill_all(postmaster.pid, reap=postmaster.wait)
 
