@@ -10,7 +10,7 @@
  *
  * Before the conversion, we
  *
- *	1. lock the table;
+ *	1. lock the table, and its shards on all nodes (follow.c);
  *	2. hide its trigger, because Citus refuses visible ones;
  *	3. give _ts a constant default (collection/adopt.c);
  *	4. set "citus" and "filling" in the label.

@@ -159,12 +159,21 @@ label_table(Oid relid, CollectionSettings settings)
 		ttl_docs_create_trigger(relid, true);
 }
 
-/* The lock that a change of settings needs; the same as in settings.c. */
+/*
+ * The lock that a change of settings needs; the same as in settings.c.  While
+ * Citus copies the rows of a table to another one ("filling"), nobody may
+ * write.  Citus itself locks only the shell on the node of its function.  A
+ * purge would delete documents in the old shards that have been copied, and
+ * their triggers would fire again in the new shards.  Writes of sessions on
+ * other nodes would be lost.
+ */
 static LOCKMODE
 lock_for_change(const CollectionSettings *before, const CollectionSettings *after)
 {
 	if (after->changing)
 		return AccessExclusiveLock;
+	if (after->filling)
+		return ShareRowExclusiveLock;
 	if (before->on != after->on || before->default_ttl != after->default_ttl ||
 		before->indexing != after->indexing)
 		return ShareRowExclusiveLock;

@@ -16,18 +16,26 @@
  */
 #include "postgres.h"
 
+#include "access/table.h"
 #include "executor/spi.h"
 #include "fmgr.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
+#include "utils/rel.h"
 
 #include "citus/citus_internal.h"
+#include "collection/collection.h"
 
 PG_FUNCTION_INFO_V1(ttl_docs_node_clock);
 
+/* The group of the coordinator in pg_dist_local_group */
+#define COORDINATOR_GROUP	0
+
 static const char *lock_name(LOCKMODE lockmode);
 static void use_local_execution(Oid shell);
+static void use_two_phases(Oid shell);
+static void refuse_statement_triggers(Oid shell);
 static bool is_on(const char *setting);
 static void require_on(const char *setting, Oid shell);
 
@@ -94,9 +102,9 @@ ttl_docs_ask_all_nodes_or_fail(const char *sql)
 }
 
 /*
- * Locks a shell on all nodes until the transaction ends.  Until then, Citus
- * uses one connection to each node: a second one would wait for locks of the
- * first.
+ * Locks a shell on all nodes until the transaction ends, and makes the changes
+ * that follow atomic.  Until then, Citus uses one connection to each node: a
+ * second one would wait for locks of the first.
  */
 void
 ttl_docs_lock_on_all_nodes(Oid shell, LOCKMODE lockmode)
@@ -106,6 +114,7 @@ ttl_docs_lock_on_all_nodes(Oid shell, LOCKMODE lockmode)
 					 lock_name(lockmode));
 	if (ttl_docs_local_shards(shell) != NIL)
 		use_local_execution(shell);
+	use_two_phases(shell);
 }
 
 /*
@@ -126,6 +135,60 @@ use_local_execution(Oid shell)
 					false, 0) != SPI_OK_SELECT)
 		elog(ERROR, "could not query \"%s\"", get_rel_name(shell));
 	SPI_finish();
+}
+
+/*
+ * Makes Citus commit this transaction in two phases on all nodes that have
+ * shards of the table.
+ *
+ * Citus prepares a transaction on another node only if its connection has
+ * changed a shard, or has not used any.  SECURITY LABEL on a shell does not
+ * count as a change of a shard.  So if the transaction also reads shards on
+ * the connection, Citus only commits there, after it has committed on the
+ * other nodes.  If the node fails in between, it loses the label.
+ *
+ * So we run a command that changes each shard, but has no effect.  On the
+ * coordinator, it resets a parameter that no table has.  Citus refuses DDL on
+ * other nodes, so there we update a row that no table has.  The UPDATE would
+ * fire triggers FOR EACH STATEMENT, so we refuse tables that have one.
+ *
+ * A node without shards of this table can still lose the label of its shell.
+ */
+static void
+use_two_phases(Oid shell)
+{
+	Collection	collection;
+
+	if (ttl_docs_local_group() == COORDINATOR_GROUP)
+		ttl_docs_run_ddl("ALTER TABLE %s RESET (ttl_docs)", ttl_docs_quoted_name(shell));
+	else if (ttl_docs_lookup_collection(shell, &collection))
+	{
+		refuse_statement_triggers(shell);
+		SPI_connect();
+		if (SPI_execute(psprintf("UPDATE %s SET %s = %s WHERE ctid OPERATOR(pg_catalog.=) '(0,0)'",
+								 ttl_docs_quoted_name(shell), TTL_DOCS_TS_COLUMN,
+								 TTL_DOCS_TS_COLUMN),
+						false, 0) != SPI_OK_UPDATE)
+			elog(ERROR, "could not update \"%s\"", get_rel_name(shell));
+		SPI_finish();
+	}
+}
+
+static void
+refuse_statement_triggers(Oid shell)
+{
+	Relation	rel = table_open(shell, NoLock);
+	TriggerDesc *triggers = rel->trigdesc;
+
+	if (triggers != NULL &&
+		(triggers->trig_update_before_statement || triggers->trig_update_after_statement))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot change collection \"%s\" on this node of Citus",
+						RelationGetRelationName(rel)),
+				 errdetail("The change would fire triggers FOR EACH STATEMENT of the table."),
+				 errhint("Connect to the coordinator and try again.")));
+	table_close(rel, NoLock);
 }
 
 static const char *

@@ -15,7 +15,11 @@
  */
 #include "postgres.h"
 
+#include "executor/executor.h"
 #include "miscadmin.h"
+#include "nodes/value.h"
+#include "parser/parse_func.h"
+#include "tcop/pquery.h"
 #include "utils/guc.h"
 #include "utils/varlena.h"
 
@@ -36,6 +40,8 @@ static Oid	locked_table = InvalidOid;
 static TimestampTz locked_at;
 
 static bool is_library(const char *path, const char *name);
+static bool is_copy(void);
+static bool in_distributed_transaction(void);
 
 static const char *const name_prefixes[] = {
 	"citus_internal gpid=",
@@ -104,14 +110,46 @@ ttl_docs_label_comes_from_citus(void)
  * Does Citus copy rows to this table, to move or split a shard?  Until the
  * copy is complete, the catalogs do not place the shard on this node.  Only
  * the owner of a shard or a superuser can copy rows to it.
+ *
+ * The catalogs are not enough.  A move commits on one node after the other.
+ * So a session on another node may know the new place, and write there before
+ * this node knows it.  The document must get its stamps then.  Such a write
+ * differs from the copy: it is not COPY, or it is COPY in a distributed
+ * transaction.  Citus fills shards by COPY from another node, outside of
+ * distributed transactions, or within a function that copies a shard of this
+ * node (calls.c).
  */
 bool
 ttl_docs_is_filled_by_citus(Oid relid)
 {
 	int64		shard;
 
-	return ttl_docs_in_citus_session() && !ttl_docs_is_shell(relid) &&
-		!ttl_docs_is_shard_in_use(relid, &shard);
+	if (!ttl_docs_in_citus_session() || ttl_docs_is_shell(relid) ||
+		ttl_docs_is_shard_in_use(relid, &shard))
+		return false;
+	return OidIsValid(ttl_docs_copied_shard) ||
+		(is_copy() && !in_distributed_transaction());
+}
+
+/* Has the client of this session sent a COPY command? */
+static bool
+is_copy(void)
+{
+	return ActivePortal != NULL && ActivePortal->commandTag == CMDTAG_COPY;
+}
+
+/* Has Citus given this transaction a number, because it spans several nodes? */
+static bool
+in_distributed_transaction(void)
+{
+	List	   *name = list_make2(makeString("pg_catalog"),
+								  makeString("get_current_transaction_id"));
+	Datum		id = OidFunctionCall0(LookupFuncName(name, 0, NULL, false));
+	bool		isnull;
+	Datum		number = GetAttributeByName(DatumGetHeapTupleHeader(id),
+											"transaction_number", &isnull);
+
+	return !isnull && DatumGetInt64(number) != 0;
 }
 
 /*
