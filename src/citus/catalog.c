@@ -14,6 +14,7 @@
  *						stored as the number of its group of nodes: a primary
  *						and its standbys.
  *	pg_dist_local_group	the group of this node
+ *	pg_dist_node		the nodes
  *
  * Every node has copies of these catalogs.  During some commands, a shard
  * exists on a node before its row, or after it:
@@ -37,6 +38,7 @@
 #include "catalog/pg_namespace.h"
 #include "catalog/pg_type.h"
 #include "parser/parse_func.h"
+#include "storage/lmgr.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
@@ -261,6 +263,16 @@ ttl_docs_require_supported_citus(void)
 				 errdetail("Only Citus %d.%d and later versions send security labels to other nodes. ttl_docs stores its settings in a security label.",
 						   OLDEST_MAJOR, OLDEST_MINOR),
 				 errhint("Upgrade Citus, or use a table that Citus does not manage.")));
+}
+
+/* Keeps Citus from adding and removing nodes until the transaction ends. */
+void
+ttl_docs_lock_node_list(void)
+{
+	Oid			nodes = find_catalog("pg_dist_node");
+
+	if (OidIsValid(nodes))
+		LockRelationOid(nodes, RowShareLock);
 }
 
 /* Returns the shells whose shards are colocated with those of a shell. */

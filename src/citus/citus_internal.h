@@ -21,6 +21,7 @@ extern void ttl_docs_refuse_concurrent_conversion(Oid relid);
 extern List *ttl_docs_begin_conversion(List *relids);
 
 /* catalog.c */
+extern void ttl_docs_lock_node_list(void);
 extern List *ttl_docs_colocated_shells(Oid shell);
 extern List *ttl_docs_autoconverted_shells(void);
 extern bool ttl_docs_is_distributed_schema(Oid schema);

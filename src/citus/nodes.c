@@ -109,9 +109,18 @@ ttl_docs_ask_all_nodes_or_fail(const char *sql)
 void
 ttl_docs_lock_on_all_nodes(Oid shell, LOCKMODE lockmode)
 {
+	char	   *name = ttl_docs_quoted_name(shell);
+
 	ttl_docs_require_propagation(shell);
-	ttl_docs_run_ddl("LOCK TABLE %s IN %s MODE", ttl_docs_quoted_name(shell),
-					 lock_name(lockmode));
+	/* a node that is added meanwhile would not have the lock */
+	ttl_docs_lock_node_list();
+	ttl_docs_run_ddl("LOCK TABLE %s IN %s MODE", name, lock_name(lockmode));
+	/* while we waited, Citus may have replaced the table by one of the same name */
+	if (get_rel_name(shell) == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+				 errmsg("could not change collection %s due to a concurrent conversion", name),
+				 errhint("Try again.")));
 	if (ttl_docs_local_shards(shell) != NIL)
 		use_local_execution(shell);
 	use_two_phases(shell);
