@@ -55,6 +55,8 @@ typedef struct AdoptedDocuments
 static AdoptedDocuments count_documents(Relation rel,
 										const CollectionSettings *settings,
 										bool has_old_stamps);
+static void warn_of_documents(Relation rel, const CollectionSettings *settings,
+							  bool is_on, const AdoptedDocuments *documents);
 static void find_example(Relation rel, const CollectionSettings *settings,
 						 AdoptedDocuments *documents);
 static void warn_of_own_ttl(Relation rel, const AdoptedDocuments *documents);
@@ -67,26 +69,51 @@ static int	describe_foreign_key(Oid constraint, int nlisted, StringInfo text);
 /*
  * Warns about documents and foreign keys of a table that is being adopted.
  * Returns the number of documents that are expired under the new settings.
- * has_old_stamps is false if adopt() has just stamped all documents; then
- * none is expired.
+ * has_own_ttl tells whether any document has its own ttl.  has_old_stamps is
+ * false if adopt() has just stamped all documents; then none is expired.
  */
 int64
 ttl_docs_warn_on_adopt(Oid relid, const CollectionSettings *settings,
-					   bool has_old_stamps)
+					   bool has_own_ttl, bool has_old_stamps)
 {
 	Relation	rel = table_open(relid, NoLock);
-	AdoptedDocuments documents = count_documents(rel, settings, has_old_stamps);
+	AdoptedDocuments documents = {0};
 
-	if (settings->on)
+	if (has_own_ttl || has_old_stamps)
+		documents = count_documents(rel, settings, has_old_stamps);
+	warn_of_documents(rel, settings, settings->on, &documents);
+	table_close(rel, NoLock);
+	return documents.expired;
+}
+
+/*
+ * The same warnings for a table that is adopted concurrently, before TTL is
+ * turned on.  The caller has counted the documents with their own ttl.
+ */
+void
+ttl_docs_warn_on_concurrent_adopt(Oid relid, const CollectionSettings *settings,
+								  int64 with_ttl, const char *example, int32 example_ttl)
+{
+	Relation	rel = table_open(relid, AccessShareLock);
+	AdoptedDocuments documents = {.with_ttl = with_ttl, .example_ttl = example_ttl};
+
+	documents.example = pstrdup(example != NULL ? example : "{}");
+	warn_of_documents(rel, settings, settings->target_on, &documents);
+	table_close(rel, AccessShareLock);
+}
+
+static void
+warn_of_documents(Relation rel, const CollectionSettings *settings, bool is_on,
+				  const AdoptedDocuments *documents)
+{
+	if (is_on)
 	{
-		warn_of_own_ttl(rel, &documents);
+		warn_of_own_ttl(rel, documents);
 		warn_of_blocking_foreign_keys(rel);
 	}
 	else
-		warn_of_ignored_ttl(rel, &documents);
+		warn_of_ignored_ttl(rel, documents);
 	warn_of_ttl_column(rel, NameStr(settings->doc_column));
-	table_close(rel, NoLock);
-	return documents.expired;
 }
 
 /*

@@ -65,7 +65,7 @@
 #include "collection/collection_internal.h"
 
 /* Our own labels are shorter, even if every byte of a name is escaped */
-#define LABEL_MAX_LENGTH 1024
+#define LABEL_MAX_LENGTH 2048
 
 /* Maximum number of bytes of an invalid label that an error shows */
 #define LABEL_EXCERPT 64

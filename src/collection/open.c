@@ -28,6 +28,7 @@
 
 #include "collection/collection_internal.h"
 
+static void require_no_concurrent_change(Oid relid);
 static void lock_citus_table(Oid relid, LOCKMODE lockmode);
 
 /*
@@ -137,7 +138,10 @@ ttl_docs_open_collection(Oid relid, LOCKMODE lockmode, Collection *collection)
 	Relation	rel;
 
 	if (lockmode > AccessShareLock)
+	{
+		require_no_concurrent_change(relid);
 		lock_citus_table(relid, lockmode);
+	}
 	rel = ttl_docs_open_owned(relid, lockmode);
 	ttl_docs_lock_tree(relid, lockmode);
 	if (!ttl_docs_lookup_collection(relid, collection))
@@ -151,6 +155,18 @@ ttl_docs_open_collection(Oid relid, LOCKMODE lockmode, Collection *collection)
 				 errhint("Call the function for \"%s\".",
 						 get_rel_name(collection->root))));
 	return rel;
+}
+
+/*
+ * Raises an error if another session changes the table concurrently, before
+ * this session waits for a lock on the table.  The caller raises the error if
+ * the user is not the owner: nobody else may lock the table.
+ */
+static void
+require_no_concurrent_change(Oid relid)
+{
+	if (get_rel_relkind(relid) != '\0' && compat_table_ownercheck(relid, GetUserId()))
+		ttl_docs_refuse_concurrent_change(relid);
 }
 
 /*

@@ -28,7 +28,10 @@
 
 #include "collection/collection_internal.h"
 
-static bool is_purge_index(Relation rel, Oid indexid, IndexingMode indexing);
+static Oid	find_purge_index(Relation rel, IndexingMode indexing, Oid excluded,
+							 bool is_valid);
+static bool is_purge_index(Relation rel, Oid indexid, IndexingMode indexing,
+						   bool is_valid);
 static Node *index_predicate(Relation index);
 static bool is_slot_not_null(Node *predicate, AttrNumber slot);
 
@@ -43,6 +46,23 @@ ttl_docs_purge_index(Relation rel, IndexingMode indexing)
 Oid
 ttl_docs_other_purge_index(Relation rel, IndexingMode indexing, Oid excluded)
 {
+	return find_purge_index(rel, indexing, excluded, true);
+}
+
+/*
+ * Returns a purge index that is not valid, or InvalidOid.  A concurrent build
+ * that has failed leaves one behind.  The index of a partitioned table is not
+ * valid as long as a partition has no index that is attached to it.
+ */
+Oid
+ttl_docs_invalid_purge_index(Relation rel, IndexingMode indexing)
+{
+	return find_purge_index(rel, indexing, InvalidOid, false);
+}
+
+static Oid
+find_purge_index(Relation rel, IndexingMode indexing, Oid excluded, bool is_valid)
+{
 	List	   *indexes;
 	ListCell   *lc;
 	Oid			found = InvalidOid;
@@ -53,7 +73,7 @@ ttl_docs_other_purge_index(Relation rel, IndexingMode indexing, Oid excluded)
 	foreach(lc, indexes)
 	{
 		if (lfirst_oid(lc) != excluded &&
-			is_purge_index(rel, lfirst_oid(lc), indexing))
+			is_purge_index(rel, lfirst_oid(lc), indexing, is_valid))
 		{
 			found = lfirst_oid(lc);
 			break;
@@ -64,7 +84,7 @@ ttl_docs_other_purge_index(Relation rel, IndexingMode indexing, Oid excluded)
 }
 
 static bool
-is_purge_index(Relation rel, Oid indexid, IndexingMode indexing)
+is_purge_index(Relation rel, Oid indexid, IndexingMode indexing, bool is_valid)
 {
 	/* DROP INDEX or REINDEX CONCURRENTLY may have dropped it by now */
 	Relation	index = try_relation_open(indexid, AccessShareLock);
@@ -75,7 +95,7 @@ is_purge_index(Relation rel, Oid indexid, IndexingMode indexing)
 		return false;
 	slot = get_attnum(RelationGetRelid(rel), TTL_DOCS_SLOT_COLUMN);
 	result = slot != InvalidAttrNumber &&
-		index->rd_index->indisvalid &&
+		index->rd_index->indisvalid == is_valid &&
 		index->rd_index->indnatts == 1 &&
 		index->rd_index->indkey.values[0] == slot &&
 		!index->rd_index->indisunique &&
@@ -145,13 +165,17 @@ ttl_docs_create_purge_index(Oid relid, IndexingMode indexing)
 	table_close(rel, NoLock);
 	if (exists || indexing == INDEXING_NONE)
 		return;
-	if (indexing == INDEXING_LAZY)
-		ttl_docs_run_ddl("CREATE INDEX ON %s USING brin (%s)",
-						 ttl_docs_quoted_name(relid), TTL_DOCS_SLOT_COLUMN);
-	else
-		ttl_docs_run_ddl("CREATE INDEX ON %s USING btree (%s) WHERE %s IS NOT NULL",
-						 ttl_docs_quoted_name(relid), TTL_DOCS_SLOT_COLUMN,
-						 TTL_DOCS_SLOT_COLUMN);
+	ttl_docs_run_ddl("CREATE INDEX ON %s %s", ttl_docs_quoted_name(relid),
+					 ttl_docs_purge_index_definition(indexing));
+}
+
+/* The part of CREATE INDEX after the name of the table */
+const char *
+ttl_docs_purge_index_definition(IndexingMode indexing)
+{
+	return indexing == INDEXING_LAZY ?
+		"USING brin (" TTL_DOCS_SLOT_COLUMN ")" :
+		"USING btree (" TTL_DOCS_SLOT_COLUMN ") WHERE " TTL_DOCS_SLOT_COLUMN " IS NOT NULL";
 }
 
 /* Drops all purge indexes for a mode. */

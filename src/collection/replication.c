@@ -58,7 +58,6 @@ static List *publications_of(Relation rel);
 static bool has_column_list(Oid relid, Oid publication);
 static bool sends_changes_without_key(Relation rel);
 static bool has_key(Relation rel);
-static bool has_rows(Relation rel);
 
 /*
  * Called before adopt() stamps existing documents with the clock.  Raises an
@@ -74,7 +73,7 @@ ttl_docs_refuse_lossy_replication(Relation rel)
 	{
 		Relation	member = table_open(lfirst_oid(lc), NoLock);
 
-		if (sends_changes_without_key(member) && has_rows(member))
+		if (sends_changes_without_key(member) && ttl_docs_exists_as_owner(member, "true"))
 			ereport(ERROR,
 					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 					 errmsg("cannot adopt \"%s\": subscribers would lose its updates and deletes",
@@ -188,21 +187,6 @@ has_key(Relation rel)
 {
 	return !bms_is_empty(RelationGetIndexAttrBitmap(rel, INDEX_ATTR_BITMAP_PRIMARY_KEY)) ||
 		!bms_is_empty(RelationGetIndexAttrBitmap(rel, INDEX_ATTR_BITMAP_IDENTITY_KEY));
-}
-
-static bool
-has_rows(Relation rel)
-{
-	bool		isnull;
-	bool		found;
-
-	SPI_connect();
-	ttl_docs_query_as_owner(rel, psprintf("SELECT EXISTS (SELECT FROM %s)",
-										  ttl_docs_quoted_name(RelationGetRelid(rel))));
-	found = DatumGetBool(SPI_getbinval(SPI_tuptable->vals[0],
-									   SPI_tuptable->tupdesc, 1, &isnull));
-	SPI_finish();
-	return found;
 }
 
 /* Is the table, or one of its ancestors, the target of a subscription? */

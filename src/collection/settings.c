@@ -83,6 +83,7 @@ ttl_docs_set_default_ttl(PG_FUNCTION_ARGS)
 				 errhint("Try again.")));
 
 	settings = collection.settings;
+	ttl_docs_require_adopted(relid, &settings, "set the DefaultTTL of");
 	if (on && settings.indexing == INDEXING_NONE)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -210,6 +211,7 @@ ttl_docs_set_indexing(PG_FUNCTION_ARGS)
 							   "change the indexing of", &collection);
 	ttl_docs_require_no_pending_detach(relid);
 	settings = collection.settings;
+	ttl_docs_require_adopted(relid, &settings, "change the indexing of");
 	if (indexing == INDEXING_NONE && settings.on)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),

@@ -184,6 +184,7 @@ typedef struct OwnerSwitch
 extern void ttl_docs_become_owner(Relation rel, OwnerSwitch *before);
 extern void ttl_docs_become_caller(const OwnerSwitch *before);
 extern void ttl_docs_query_as_owner(Relation rel, const char *sql);
+extern bool ttl_docs_exists_as_owner(Relation rel, const char *condition);
 
 /* trusted_code.c */
 extern char *ttl_docs_untrusted_code(Relation rel, Oid root, Oid *function,
