@@ -208,6 +208,12 @@ AS 'MODULE_PATHNAME', 'ttl_docs_set_indexing';
 COMMENT ON FUNCTION ttl_docs.set_indexing(regclass, text) IS
 'set how the purge finds expired documents: consistent, lazy or none';
 
+CREATE PROCEDURE ttl_docs.set_indexing_concurrently(collection regclass, indexing text)
+LANGUAGE C
+AS 'MODULE_PATHNAME', 'ttl_docs_set_indexing_concurrently';
+COMMENT ON PROCEDURE ttl_docs.set_indexing_concurrently(regclass, text) IS
+'set how the purge finds expired documents, while others read and write the collection';
+
 CREATE FUNCTION ttl_docs.preview(
     collection regclass,
     default_ttl integer,

@@ -91,6 +91,8 @@ typedef struct CollectionSettings
 								 * DT_NOBEGIN = none */
 	bool		purge_subscribed;	/* purge even if a subscription writes to
 									 * the table */
+	bool		restored;		/* a restore brought the label, and then
+								 * resume_purge() was called */
 	bool		citus;			/* the table is a shell or shard of Citus */
 	bool		changing;		/* only in the text of a label: the sender is about
 								 * to change the settings, and needs locks */

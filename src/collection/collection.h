@@ -60,6 +60,12 @@ extern void ttl_docs_require_heap(Relation rel);
 extern AttrNumber ttl_docs_find_system_column(Relation rel, const char *name,
 											  Oid type);
 
+/* indexing.c */
+extern IndexingMode ttl_docs_indexing_arg(FunctionCallInfo fcinfo, int arg);
+extern void ttl_docs_require_indexing_allowed(Oid relid,
+											  const CollectionSettings *settings,
+											  IndexingMode indexing);
+
 /* default_ttl.c */
 extern bool ttl_docs_default_ttl_arg(FunctionCallInfo fcinfo, int arg,
 									 int32 *default_ttl);
@@ -106,6 +112,7 @@ extern Relation ttl_docs_open_collection(Oid relid, LOCKMODE lockmode,
 extern Oid	ttl_docs_find_table(const char *name, bool missing_ok);
 extern Oid	ttl_docs_find_owned(const char *name, bool missing_ok);
 pg_noreturn extern void ttl_docs_report_no_collection(Oid relid);
+pg_noreturn extern void ttl_docs_report_partition(Oid relid, Oid root);
 
 /* partitions.c */
 extern List *ttl_docs_collection_tables(Oid root);
@@ -122,6 +129,18 @@ extern char *ttl_docs_adoption_command(Oid relid, const CollectionSettings *sett
 /* purge_index.c */
 extern Oid	ttl_docs_purge_index(Relation rel, IndexingMode indexing);
 extern Oid	ttl_docs_invalid_purge_index(Relation rel, IndexingMode indexing);
+extern Oid	ttl_docs_table_purge_index(Oid relid, IndexingMode indexing, bool valid);
+
+/* The name of the purge index of a table */
+typedef struct TableIndexName
+{
+	Oid			relid;			/* the table */
+	Oid			index;
+	NameData	name;
+} TableIndexName;
+extern List *ttl_docs_purge_index_names(Oid root, IndexingMode indexing);
+extern void ttl_docs_rename_purge_indexes(List *names, IndexingMode indexing);
+extern void ttl_docs_drop_other_purge_indexes(Oid root, IndexingMode kept);
 extern const char *ttl_docs_purge_index_definition(IndexingMode indexing);
 
 /* trigger_setup.c */
@@ -154,6 +173,7 @@ typedef enum SettingsHold
 	HOLD_PAUSED					/* pause_purge() was called */
 } SettingsHold;
 extern SettingsHold ttl_docs_settings_hold(Oid root, const CollectionSettings *settings);
+extern bool ttl_docs_was_restored(Oid root, const CollectionSettings *settings);
 extern const char *ttl_docs_settings_hold_name(SettingsHold hold);
 extern bool ttl_docs_in_grace(const CollectionSettings *settings);
 extern char *ttl_docs_grace_left(const CollectionSettings *settings);

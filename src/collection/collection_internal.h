@@ -47,7 +47,7 @@ pg_noreturn extern void ttl_docs_report_mixed_partition(Oid parent, Oid child);
 extern Oid	ttl_docs_other_purge_index(Relation rel, IndexingMode indexing,
 									   Oid excluded);
 extern void ttl_docs_create_purge_index(Oid relid, IndexingMode indexing);
-extern void ttl_docs_drop_purge_index(Oid relid, IndexingMode indexing);
+extern void ttl_docs_drop_invalid_purge_indexes(Oid root, IndexingMode indexing);
 
 /* trigger_setup.c */
 extern bool ttl_docs_fetch_trigger(Oid trigger, Snapshot snapshot,
@@ -58,6 +58,13 @@ extern void ttl_docs_require_last_trigger(Relation rel);
 extern void ttl_docs_refuse_invalid_ttl(Oid relid, const char *doc_column,
 										const char *condition);
 extern bool ttl_docs_has_rows_with_ttl(Relation rel, const char *doc_column);
+
+/* expired_rows.c */
+typedef struct ExpiredRows ExpiredRows;
+extern ExpiredRows *ttl_docs_begin_expired_rows(Relation rel,
+												const Collection *collection);
+extern TupleTableSlot *ttl_docs_next_expired_row(ExpiredRows *expired);
+extern void ttl_docs_end_expired_rows(ExpiredRows *expired);
 
 /* grace.c */
 /* How many documents a change of settings makes expire */

@@ -14,12 +14,13 @@
  * database, a restore brought it.
  *
  * Other keys are present only if they are set: "grace_until", a time
- * (grace.c), "purge_subscribed": true (purge/hold.c), "citus": true on shells
- * and shards of Citus, "changing": true to lock a table on all nodes
- * (citus/follow.c), and "filling": true while Citus fills the table
- * (citus/convert.c).  While a table is adopted concurrently, it has "adopting",
- * a time, "target_ttl", which is null if TTL will be off, and possibly
- * "last_modified" and "time_zone" (online/adopt.c).
+ * (grace.c), "purge_subscribed": true (purge/hold.c), "restored": true if a
+ * restore brought the label and resume_purge() has replaced its OIDs since
+ * (expired_rows.c), "citus": true on shells and shards of Citus, "changing":
+ * true to lock a table on all nodes (citus/follow.c), and "filling": true while
+ * Citus fills the table (citus/convert.c).  While a table is adopted
+ * concurrently, it has "adopting", a time, "target_ttl", which is null if TTL
+ * will be off, and possibly "last_modified" and "time_zone" (online/adopt.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -82,6 +83,8 @@ ttl_docs_print_label(const CollectionSettings *settings)
 		print_time(&buf, "grace_until", settings->grace_until);
 	if (settings->purge_subscribed)
 		appendStringInfoString(&buf, ", \"purge_subscribed\": true");
+	if (settings->restored)
+		appendStringInfoString(&buf, ", \"restored\": true");
 	if (settings->citus)
 		appendStringInfoString(&buf, ", \"citus\": true");
 	if (settings->changing)
@@ -162,6 +165,7 @@ ttl_docs_parse_label(const char *label, CollectionSettings *settings)
 	settings->grace_until = has_key(json, "grace_until") ?
 		label_time(json, "grace_until") : DT_NOBEGIN;
 	settings->purge_subscribed = label_flag(json, "purge_subscribed");
+	settings->restored = label_flag(json, "restored");
 	settings->citus = label_flag(json, "citus");
 	settings->changing = label_flag(json, "changing");
 	settings->resuming = label_flag(json, "resuming");

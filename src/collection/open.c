@@ -147,14 +147,19 @@ ttl_docs_open_collection(Oid relid, LOCKMODE lockmode, Collection *collection)
 	if (!ttl_docs_lookup_collection(relid, collection))
 		ttl_docs_report_no_collection(relid);
 	if (collection->root != relid)
-		ereport(ERROR,
-				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
-				 errmsg("\"%s\" is a partition of the collection \"%s\"",
-						RelationGetRelationName(rel),
-						get_rel_name(collection->root)),
-				 errhint("Call the function for \"%s\".",
-						 get_rel_name(collection->root))));
+		ttl_docs_report_partition(relid, collection->root);
 	return rel;
+}
+
+/* Raises an error: the table is a partition, and the function needs the root. */
+void
+ttl_docs_report_partition(Oid relid, Oid root)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+			 errmsg("\"%s\" is a partition of the collection \"%s\"",
+					get_rel_name(relid), get_rel_name(root)),
+			 errhint("Call the function for \"%s\".", get_rel_name(root))));
 }
 
 /*
