@@ -59,18 +59,6 @@ extern void ttl_docs_refuse_invalid_ttl(Oid relid, const char *doc_column,
 										const char *condition);
 extern bool ttl_docs_has_rows_with_ttl(Relation rel, const char *doc_column);
 
-/* grace.c */
-/* How many documents a change of settings makes expire */
-typedef struct NewlyExpired
-{
-	int64		count;
-	bool		is_complete;	/* false if there may be more than "count" */
-	bool		is_unknown;		/* if true, ignore "count" */
-	int			entries_read;	/* of the purge index */
-} NewlyExpired;
-extern void ttl_docs_begin_grace(Oid root, CollectionSettings *settings,
-								 const NewlyExpired *found);
-
 /* adopt.c */
 extern void ttl_docs_adopt_table(Oid relid, CollectionSettings *settings,
 								 const char *doc_column, const char *last_modified);
