@@ -125,6 +125,7 @@ typedef struct Collection
 } Collection;
 
 /* The settings of the server and the session; guc.c describes each */
+extern int	ttl_docs_adopt_pause;
 extern int	ttl_docs_clock_offset;
 extern char *ttl_docs_distributed_instant;
 extern int	ttl_docs_max_tables;

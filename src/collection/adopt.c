@@ -381,8 +381,7 @@ add_system_columns(Oid relid, const CollectionSettings *settings, TimestampTz cl
 	if (!present.slot)
 		appendStringInfo(&add, ", ADD COLUMN %s pg_catalog.int8 DEFAULT " INT64_FORMAT,
 						 TTL_DOCS_SLOT_COLUMN,
-						 ttl_docs_slot(&stamp, settings->adopting != DT_NOBEGIN ?
-									   settings->target_ttl : settings->default_ttl));
+						 ttl_docs_slot_under(settings, &stamp));
 	if (add.len > 0)
 		ttl_docs_run_ddl("ALTER TABLE %s %s", table, add.data + 2);
 	if (!present.slot)

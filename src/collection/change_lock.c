@@ -22,6 +22,7 @@
 #include "postgres.h"
 
 #include "catalog/pg_class.h"
+#include "fmgr.h"
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
 #include "storage/lock.h"
@@ -29,6 +30,8 @@
 #include "utils/lsyscache.h"
 
 #include "collection/collection_internal.h"
+
+PG_FUNCTION_INFO_V1(ttl_docs_sql_adoption_command);
 
 static void set_tag(LOCKTAG *tag, Oid relid);
 pg_noreturn static void report_concurrent_change(Oid relid);
@@ -105,6 +108,24 @@ ttl_docs_require_adopted(Oid relid, const CollectionSettings *settings,
 			 errhint("To complete the adoption: %s. To make it a plain table again: SELECT ttl_docs.release(%s).",
 					 ttl_docs_adoption_command(relid, settings),
 					 ttl_docs_quoted_literal(relid))));
+}
+
+/*
+ * adoption_command(collection regclass): the command that continues an adoption,
+ * for the view collections; NULL if there is nothing to continue
+ */
+Datum
+ttl_docs_sql_adoption_command(PG_FUNCTION_ARGS)
+{
+	Oid			relid = PG_GETARG_OID(0);
+	Collection	collection;
+
+	ttl_docs_require_preload();
+	if (!ttl_docs_lookup_collection(relid, &collection) ||
+		collection.settings.adopting == DT_NOBEGIN)
+		PG_RETURN_NULL();
+	PG_RETURN_TEXT_P(cstring_to_text(ttl_docs_adoption_command(collection.root,
+															   &collection.settings)));
 }
 
 /* Returns the command that continues an adoption. */

@@ -91,6 +91,20 @@ extern void ttl_docs_warn_on_concurrent_adopt(Oid relid,
 											  int32 example_ttl);
 
 /* grace.c */
+
+/* How many documents a change of settings makes expire */
+typedef struct NewlyExpired
+{
+	int64		count;
+	bool		is_complete;	/* false if there may be more than "count" */
+	bool		is_unknown;		/* if true, ignore "count" */
+	int			entries_read;	/* of the purge index */
+} NewlyExpired;
+extern NewlyExpired ttl_docs_count_newly_expired(Oid relid,
+												 const CollectionSettings *before,
+												 const CollectionSettings *after);
+extern void ttl_docs_begin_grace(Oid root, CollectionSettings *settings,
+								 const NewlyExpired *found);
 extern void ttl_docs_hold_newly_expired(Oid relid, Oid root,
 										const CollectionSettings *before,
 										CollectionSettings *settings);
@@ -116,6 +130,7 @@ pg_noreturn extern void ttl_docs_report_partition(Oid relid, Oid root);
 
 /* partitions.c */
 extern List *ttl_docs_collection_tables(Oid root);
+extern Oid	ttl_docs_pending_partition(Oid relid);
 extern void ttl_docs_require_no_pending_detach(Oid relid);
 
 /* change_lock.c */

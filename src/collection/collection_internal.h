@@ -66,18 +66,6 @@ extern ExpiredRows *ttl_docs_begin_expired_rows(Relation rel,
 extern TupleTableSlot *ttl_docs_next_expired_row(ExpiredRows *expired);
 extern void ttl_docs_end_expired_rows(ExpiredRows *expired);
 
-/* grace.c */
-/* How many documents a change of settings makes expire */
-typedef struct NewlyExpired
-{
-	int64		count;
-	bool		is_complete;	/* false if there may be more than "count" */
-	bool		is_unknown;		/* if true, ignore "count" */
-	int			entries_read;	/* of the purge index */
-} NewlyExpired;
-extern void ttl_docs_begin_grace(Oid root, CollectionSettings *settings,
-								 const NewlyExpired *found);
-
 /* adopt.c */
 extern void ttl_docs_adopt_table(Oid relid, CollectionSettings *settings,
 								 const char *doc_column, const char *last_modified);

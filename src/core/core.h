@@ -147,6 +147,7 @@ typedef enum SlotRange
 } SlotRange;
 
 extern int64 ttl_docs_slot(const Stamp *stamp, int32 default_ttl);
+extern int64 ttl_docs_slot_under(const CollectionSettings *settings, const Stamp *stamp);
 extern bool ttl_docs_may_be_slot(const Stamp *stamp, int64 slot);
 extern SlotRange ttl_docs_slot_range(int64 slot);
 extern TimestampTz ttl_docs_slot_due(int64 slot, int32 default_ttl);

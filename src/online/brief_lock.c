@@ -58,6 +58,8 @@ ttl_docs_do_briefly(BriefWork work, void *arg, Oid relid)
 	bool		has_noticed = false;
 	BriefLock	lock;
 
+	/* hold no weak lock when we ask for a strong one */
+	ttl_docs_commit_step();
 	for (;;)
 	{
 		CHECK_FOR_INTERRUPTS();
@@ -90,8 +92,8 @@ try_briefly(BriefWork work, void *arg, BriefLock *lock)
 	{
 		PushActiveSnapshot(GetTransactionSnapshot());
 		set_locally("deadlock_timeout", YIELD_TIME);
-		lock->deadline = ttl_docs_elapsed() + LOCK_WAIT * INT64CONST(1000);
-		ttl_docs_limit_lock_wait(lock);
+		set_locally("lock_timeout", psprintf("%dms", LOCK_WAIT));
+		lock->deadline = 0;
 		work(arg, lock);
 		PopActiveSnapshot();
 		ReleaseCurrentSubTransaction();
@@ -119,14 +121,17 @@ try_briefly(BriefWork work, void *arg, BriefLock *lock)
 }
 
 /*
- * Sets lock_timeout to the time that is left.  Call this before each lock: all
- * of them have one deadline.
+ * Sets lock_timeout to the time that is left.  Call this before each strong lock:
+ * all of them have one deadline, which the first call sets.
  */
 void
-ttl_docs_limit_lock_wait(const BriefLock *lock)
+ttl_docs_limit_lock_wait(BriefLock *lock)
 {
-	int64		left = (lock->deadline - ttl_docs_elapsed()) / 1000;
+	int64		left;
 
+	if (lock->deadline == 0)
+		lock->deadline = ttl_docs_elapsed() + LOCK_WAIT * INT64CONST(1000);
+	left = (lock->deadline - ttl_docs_elapsed()) / 1000;
 	set_locally("lock_timeout", psprintf("%dms", (int) Max(left, 1)));
 }
 
@@ -140,7 +145,7 @@ set_locally(const char *name, const char *value)
 
 /* Locks a table and its partitions of all levels. */
 void
-ttl_docs_lock_tree_briefly(Oid relid, LOCKMODE lockmode, const BriefLock *lock)
+ttl_docs_lock_tree_briefly(Oid relid, LOCKMODE lockmode, BriefLock *lock)
 {
 	List	   *tables = list_make1_oid(relid);
 

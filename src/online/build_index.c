@@ -43,8 +43,8 @@ typedef struct IndexStep
 
 static void build_part(Oid relid, Oid parent, IndexingMode indexing);
 static void build_on_table(Oid relid, IndexingMode indexing);
-static void create_on_only(void *arg, const BriefLock *lock);
-static void attach(void *arg, const BriefLock *lock);
+static void create_on_only(void *arg, BriefLock *lock);
+static void attach(void *arg, BriefLock *lock);
 static Oid	any_purge_index(Oid relid, IndexingMode indexing);
 static Oid	find_index(Oid relid, IndexingMode indexing, bool is_valid);
 
@@ -116,7 +116,7 @@ build_on_table(Oid relid, IndexingMode indexing)
 
 /* Creates the index of a partitioned table, but not those of its partitions. */
 static void
-create_on_only(void *arg, const BriefLock *lock)
+create_on_only(void *arg, BriefLock *lock)
 {
 	IndexStep  *step = arg;
 
@@ -129,7 +129,7 @@ create_on_only(void *arg, const BriefLock *lock)
 
 /* Attaches the index of a partition, unless core has done so. */
 static void
-attach(void *arg, const BriefLock *lock)
+attach(void *arg, BriefLock *lock)
 {
 	IndexStep  *step = arg;
 	Oid			index = any_purge_index(step->relid, step->indexing);

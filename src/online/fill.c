@@ -37,6 +37,7 @@
 #include "postgres.h"
 
 #include "access/heapam.h"
+#include "access/relation.h"
 #include "access/relscan.h"
 #include "access/table.h"
 #include "access/tableam.h"
@@ -48,6 +49,7 @@
 #include "optimizer/optimizer.h"
 #include "pgtime.h"
 #include "storage/bufmgr.h"
+#include "storage/lmgr.h"
 #include "utils/builtins.h"
 #include "utils/datetime.h"
 #include "utils/guc.h"
@@ -65,6 +67,8 @@
 /* a smaller table is not vacuumed in between */
 #define MIN_VACUUMED_BLOCKS	1000
 #define VACUUMS				10
+/* nor is one of which fewer rows were written than one in so many blocks */
+#define MAX_BLOCKS_PER_ROW	10
 /* between rounds over busy rows, in milliseconds */
 #define FIRST_BUSY_PAUSE	50
 #define LONGEST_BUSY_PAUSE	1000
@@ -75,11 +79,23 @@ typedef struct Fill
 {
 	Oid			relid;
 	Oid			root;
+	Oid			file;			/* its relfilenode when the fill began */
+	BlockNumber total;			/* number of blocks to read */
 	FillResult *result;
+	MemoryContext context;		/* survives commits */
+	bool		is_retry;		/* reads blocks that were read before */
 	List	   *busy_blocks;	/* block numbers, as integers */
 	int64		busy_rows;
 	int64		unvacuumed;		/* rows written since the last VACUUM */
 } Fill;
+
+/* How a batch, or a whole fill, ends */
+typedef enum FillEnd
+{
+	FILL_DONE,
+	FILL_GONE,					/* the table is gone, or not part of the adoption */
+	FILL_REWRITTEN				/* the table has a new file, such as after CLUSTER */
+} FillEnd;
 
 /* A batch, within its transaction */
 typedef struct Batch
@@ -109,108 +125,178 @@ typedef enum FillOutcome
 	ROW_BUSY
 } FillOutcome;
 
-static bool fill_blocks(Fill *fill, BlockNumber from, BlockNumber count,
-						BlockNumber *next);
-static bool begin_batch(Fill *fill, Batch *batch);
+static FillEnd fill_all_blocks(Fill *fill);
+static bool begin_fill(Fill *fill);
+static void pause_for_others(void);
+static FillEnd fill_blocks(Fill *fill, BlockNumber from, BlockNumber count,
+						   BlockNumber *next);
+static FillEnd begin_batch(Fill *fill, Batch *batch);
+static void open_rows(Batch *batch);
 static void find_last_modified(Batch *batch);
 static bool depends_on_system_column(Relation rel, const Collection *collection);
 static void read_blocks(Fill *fill, Batch *batch, BlockNumber from, BlockNumber count);
+static void note_busy_block(Fill *fill, BlockNumber block);
 static FillOutcome fill_row(Fill *fill, Batch *batch);
-static void note_ttl(FillResult *result, const Stamp *stamp, Datum doc);
+static void note_ttl(Fill *fill, const Stamp *stamp, Datum doc);
 static TimestampTz first_ts(const Batch *batch, HeapTuple tuple);
 static FillOutcome replace_row(Batch *batch, HeapTuple tuple);
 static TM_Result update_row(Batch *batch, bool wait, compat_UpdateIndexes *update_indexes);
 static bool lock_row(Batch *batch, TM_Result *result);
 static void end_batch(Batch *batch);
-static void retry_busy_rows(Fill *fill);
+static FillEnd retry_busy_rows(Fill *fill);
 static void vacuum_table(Fill *fill);
 pg_noreturn static void report_invalid_ttl(const Batch *batch, JsonbValue *found);
 
 /*
- * Fills all rows of a table without partitions.  The table may be dropped or
- * detached meanwhile.
+ * Fills all rows of a table without partitions.  Returns false if the table is
+ * gone, or was detached.  The current memory context must survive commits.
  */
-void
+bool
 ttl_docs_fill_table(Oid relid, Oid root, FillResult *result)
 {
 	Fill		fill = {.relid = relid, .root = root, .result = result};
-	BlockNumber block = 0;
-	BlockNumber total;
-	BlockNumber vacuum_at;
-	Relation	rel = try_table_open(relid, AccessShareLock);
+	int64		with_ttl = result->with_ttl;
+	FillEnd		end;
 
-	if (rel == NULL)
-		return;
-	total = RelationGetNumberOfBlocks(rel);
-	table_close(rel, AccessShareLock);
-	vacuum_at = Max(total / VACUUMS, 1);
-	while (block < total)
+	fill.context = CurrentMemoryContext;
+	do
+	{
+		result->with_ttl = with_ttl;
+		end = fill_all_blocks(&fill);
+	} while (end == FILL_REWRITTEN);
+	return end == FILL_DONE;
+}
+
+static FillEnd
+fill_all_blocks(Fill *fill)
+{
+	BlockNumber block = 0;
+	BlockNumber vacuum_at;
+
+	if (!begin_fill(fill))
+		return FILL_GONE;
+	vacuum_at = Max(fill->total / VACUUMS, 1);
+	while (block < fill->total)
 	{
 		BlockNumber next;
+		FillEnd		end;
 
 		ttl_docs_set_phase(PHASE_FILL);
-		if (!fill_blocks(&fill, block, Min(BATCH_BLOCKS, total - block), &next))
-			return;
+		end = fill_blocks(fill, block, Min(BATCH_BLOCKS, fill->total - block), &next);
+		if (end != FILL_DONE)
+			return end;
 		ttl_docs_add_progress(next - block, 0);
+		ttl_docs_notice_progress(fill->root);
 		block = next;
-		if (block >= vacuum_at && total >= MIN_VACUUMED_BLOCKS)
+		if (block >= vacuum_at)
 		{
-			vacuum_table(&fill);
-			vacuum_at += Max(total / VACUUMS, 1);
+			vacuum_table(fill);
+			vacuum_at += Max(fill->total / VACUUMS, 1);
 		}
-		if (block < total)
-			ttl_docs_pause(ttl_docs_online_pause);
+		if (block < fill->total)
+			pause_for_others();
 	}
-	retry_busy_rows(&fill);
+	return retry_busy_rows(fill);
+}
+
+/*
+ * Begins at the first block.  All rows that are not filled are in the blocks
+ * that the table has now.  A rewrite of the table moves them, so we remember
+ * its file.
+ */
+static bool
+begin_fill(Fill *fill)
+{
+	Relation	rel = try_table_open(fill->relid, AccessShareLock);
+
+	if (rel == NULL)
+		return false;
+	fill->total = RelationGetNumberOfBlocks(rel);
+	fill->file = rel->rd_rel->relfilenode;
+	table_close(rel, AccessShareLock);
+	fill->busy_blocks = NIL;
+	fill->busy_rows = 0;
+	fill->is_retry = false;
+	return true;
+}
+
+static void
+pause_for_others(void)
+{
+	if (ttl_docs_adopt_pause > 0 && ttl_docs_is_server_busy())
+		ttl_docs_pause(ttl_docs_adopt_pause);
 }
 
 /*
  * Fills rows of a range of blocks in one transaction.  Sets *next to the block
- * where the next batch begins.  Returns false if the table is gone.
+ * where the next batch begins.
  */
-static bool
+static FillEnd
 fill_blocks(Fill *fill, BlockNumber from, BlockNumber count, BlockNumber *next)
 {
 	Batch		batch;
-	MemoryContext caller = CurrentMemoryContext;
+	MemoryContext context = AllocSetContextCreate(fill->context, "ttl_docs batch",
+												  ALLOCSET_DEFAULT_SIZES);
+	MemoryContext caller = MemoryContextSwitchTo(context);
 	OwnerSwitch before;
+	FillEnd		end = begin_batch(fill, &batch);
 
-	if (!begin_batch(fill, &batch))
-		return false;
-	ttl_docs_become_owner(batch.rel, &before);
-	read_blocks(fill, &batch, from, count);
-	*next = batch.stopped_at;
-	ttl_docs_become_caller(&before);
-	end_batch(&batch);
-	/* the commit of the last step makes all others durable */
-	(void) set_config_option("synchronous_commit", "off", PGC_USERSET, PGC_S_SESSION,
-							 GUC_ACTION_LOCAL, true, 0, false);
+	if (end == FILL_DONE)
+	{
+		ttl_docs_become_owner(batch.rel, &before);
+		open_rows(&batch);
+		read_blocks(fill, &batch, from, count);
+		*next = batch.stopped_at;
+		end_batch(&batch);
+		ttl_docs_become_caller(&before);
+		table_close(batch.rel, NoLock);
+		/* the commit of the last step makes all others durable */
+		(void) set_config_option("synchronous_commit", "off", PGC_USERSET, PGC_S_SESSION,
+								 GUC_ACTION_LOCAL, true, 0, false);
+	}
 	ttl_docs_commit_step();
 	MemoryContextSwitchTo(caller);
+	MemoryContextDelete(context);
+	if (end != FILL_DONE)
+		return end;
 	fill->result->written += batch.written;
 	fill->unvacuumed += batch.written;
 	ttl_docs_add_progress(0, batch.written);
-	return true;
+	return FILL_DONE;
 }
 
-/* Opens the table; false if it is gone, or not part of the adoption any more. */
-static bool
+/* Opens the table, and looks everything up that others may have changed. */
+static FillEnd
 begin_batch(Fill *fill, Batch *batch)
 {
 	memset(batch, 0, sizeof(*batch));
 	batch->rel = try_table_open(fill->relid, RowExclusiveLock);
 	if (batch->rel == NULL)
-		return false;
+		return FILL_GONE;
 	if (!ttl_docs_lookup_collection(fill->relid, &batch->collection) ||
 		batch->collection.root != fill->root ||
 		batch->collection.settings.adopting == DT_NOBEGIN)
 	{
 		table_close(batch->rel, RowExclusiveLock);
-		return false;
+		return FILL_GONE;
 	}
+	if (batch->rel->rd_rel->relfilenode != fill->file)
+	{
+		table_close(batch->rel, RowExclusiveLock);
+		return FILL_REWRITTEN;
+	}
+	/* the caller may not own it any more */
+	relation_close(ttl_docs_open_owned(fill->root, NoLock), NoLock);
+	relation_close(ttl_docs_open_owned(fill->relid, NoLock), NoLock);
 	CheckCmdReplicaIdentity(batch->rel, CMD_UPDATE);
 	find_last_modified(batch);
 	batch->computes_generated = depends_on_system_column(batch->rel, &batch->collection);
+	return FILL_DONE;
+}
+
+static void
+open_rows(Batch *batch)
+{
 	batch->estate = CreateExecutorState();
 	batch->relinfo = makeNode(ResultRelInfo);
 	InitResultRelInfo(batch->relinfo, batch->rel, 1, NULL, 0);
@@ -220,7 +306,6 @@ begin_batch(Fill *fill, Batch *batch)
 											  &TTSOpsHeapTuple);
 	batch->snapshot = RegisterSnapshot(GetLatestSnapshot());
 	PushActiveSnapshot(batch->snapshot);
-	return true;
 }
 
 static void
@@ -314,11 +399,20 @@ read_blocks(Fill *fill, Batch *batch, BlockNumber from, BlockNumber count)
 		else if (outcome == ROW_BUSY)
 		{
 			fill->busy_rows++;
-			if (fill->busy_blocks == NIL || llast_int(fill->busy_blocks) != (int) block)
-				fill->busy_blocks = lappend_int(fill->busy_blocks, (int) block);
+			note_busy_block(fill, block);
 		}
 	}
 	table_endscan(scan);
+}
+
+static void
+note_busy_block(Fill *fill, BlockNumber block)
+{
+	MemoryContext caller = MemoryContextSwitchTo(fill->context);
+
+	if (fill->busy_blocks == NIL || llast_int(fill->busy_blocks) != (int) block)
+		fill->busy_blocks = lappend_int(fill->busy_blocks, (int) block);
+	MemoryContextSwitchTo(caller);
 }
 
 /* Fills the current row, if it needs other values. */
@@ -338,26 +432,23 @@ fill_row(Fill *fill, Batch *batch)
 	Datum		values[3];
 	bool		nulls[3] = {false};
 
-	if (old.ts != collection->settings.adopting &&
-		(old.inherits || old.ttl != TTL_INVALID))
-	{
-		if (!old.inherits)
-			fill->result->with_ttl++;
+	bool		is_filled = old.ts != collection->settings.adopting;
+
+	if (is_filled && old.inherits)
 		return ROW_IS_RIGHT;
-	}
 	doc = slot_getattr(batch->row, collection->doc, &isnull);
 	ttl_docs_read_ttl(doc, isnull, &stamp, &found);
 	if (!stamp.inherits && stamp.ttl == TTL_INVALID && collection->settings.target_on)
 		report_invalid_ttl(batch, &found);
 	if (!stamp.inherits)
-		note_ttl(fill->result, &stamp, doc);
-	if (old.ts != collection->settings.adopting)
+		note_ttl(fill, &stamp, doc);
+	if (is_filled)
 		return ROW_IS_RIGHT;
 	tuple = ExecFetchSlotHeapTuple(batch->row, false, NULL);
 	stamp.ts = first_ts(batch, tuple);
 	if (stamp.ts == old.ts && stamp.inherits == old.inherits && stamp.ttl == old.ttl)
 		return ROW_IS_RIGHT;
-	slot = ttl_docs_slot(&stamp, collection->settings.target_ttl);
+	slot = ttl_docs_slot_under(&collection->settings, &stamp);
 	values[0] = TimestampTzGetDatum(stamp.ts);
 	values[1] = Int32GetDatum(stamp.ttl);
 	nulls[1] = stamp.inherits;
@@ -369,13 +460,17 @@ fill_row(Fill *fill, Batch *batch)
 
 /* Counts a document with its own ttl, and keeps an excerpt of the first. */
 static void
-note_ttl(FillResult *result, const Stamp *stamp, Datum doc)
+note_ttl(Fill *fill, const Stamp *stamp, Datum doc)
 {
+	FillResult *result = fill->result;
+
+	if (fill->is_retry)
+		return;
 	result->with_ttl++;
 	if (result->example != NULL)
 		return;
 	result->example_ttl = stamp->ttl;
-	result->example = MemoryContextStrdup(PortalContext,
+	result->example = MemoryContextStrdup(fill->context,
 										  ttl_docs_json_excerpt(DatumGetJsonbP(doc)));
 }
 
@@ -480,17 +575,17 @@ end_batch(Batch *batch)
 	ExecDropSingleTupleTableSlot(batch->row);
 	ExecDropSingleTupleTableSlot(batch->new_row);
 	FreeExecutorState(batch->estate);
-	table_close(batch->rel, NoLock);
 }
 
 /* Reads blocks with busy rows again, until none is left. */
-static void
+static FillEnd
 retry_busy_rows(Fill *fill)
 {
 	int64		began = ttl_docs_elapsed();
 	int			pause = FIRST_BUSY_PAUSE;
 	bool		has_noticed = false;
 
+	fill->is_retry = true;
 	while (fill->busy_blocks != NIL)
 	{
 		List	   *blocks = fill->busy_blocks;
@@ -510,30 +605,39 @@ retry_busy_rows(Fill *fill)
 		foreach(lc, blocks)
 		{
 			BlockNumber next;
+			FillEnd		end = fill_blocks(fill, (BlockNumber) lfirst_int(lc), 1, &next);
 
-			if (!fill_blocks(fill, (BlockNumber) lfirst_int(lc), 1, &next))
-				return;
+			if (end != FILL_DONE)
+				return end;
 		}
 		list_free(blocks);
 	}
 	ttl_docs_set_busy(0);
+	return FILL_DONE;
 }
 
 /*
- * Makes the space of old versions available for new ones.  Does not give disk
- * space back at the end of the table, because that needs a strong lock.
+ * Makes the space of old versions available for new ones.  Does nothing if few
+ * rows were written, or if autovacuum is at work.  Does not give disk space
+ * back at the end of the table, because that needs a strong lock.  Old versions
+ * of documents that are stored out of line are the same as the new ones, so the
+ * TOAST table needs nothing.
  */
 static void
 vacuum_table(Fill *fill)
 {
-	char	   *name;
-
-	if (fill->unvacuumed == 0 || get_rel_name(fill->relid) == NULL)
+	if (fill->total < MIN_VACUUMED_BLOCKS ||
+		fill->unvacuumed < fill->total / VACUUMS / MAX_BLOCKS_PER_ROW)
 		return;
 	fill->unvacuumed = 0;
+	/* without this test, VACUUM would give a warning */
+	if (!ConditionalLockRelationOid(fill->relid, ShareUpdateExclusiveLock))
+		return;
+	if (get_rel_name(fill->relid) == NULL)
+		return;
 	ttl_docs_set_phase(PHASE_VACUUM);
-	name = ttl_docs_quoted_name(fill->relid);
-	ttl_docs_run_committing(psprintf("VACUUM (TRUNCATE FALSE, SKIP_LOCKED) %s", name));
+	ttl_docs_run_committing(psprintf("VACUUM (TRUNCATE FALSE, PROCESS_TOAST FALSE, SKIP_LOCKED) %s",
+									 ttl_docs_quoted_name(fill->relid)));
 }
 
 static void

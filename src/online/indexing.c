@@ -49,11 +49,11 @@ typedef struct IndexingChange
 static void require_changeable(Oid relid, IndexingMode indexing,
 							   CollectionSettings *settings);
 static void change_indexing(IndexingChange *change);
-static void switch_indexing(void *arg, const BriefLock *lock);
+static void switch_indexing(void *arg, BriefLock *lock);
 static void pass_names_on(Oid relid, IndexingMode before, IndexingMode after);
 static void drop_old_indexes(IndexingChange *change);
 static void drop_concurrently(Oid relid, IndexingMode indexing);
-static void drop_of_partitioned(void *arg, const BriefLock *lock);
+static void drop_of_partitioned(void *arg, BriefLock *lock);
 
 /*
  * set_indexing_concurrently(collection regclass, indexing text)
@@ -69,6 +69,8 @@ ttl_docs_set_indexing_concurrently(PG_FUNCTION_ARGS)
 	change.indexing = ttl_docs_indexing_arg(fcinfo, 1);
 	ttl_docs_require_client_call(fcinfo,
 								 "In a transaction, call ttl_docs.set_indexing(), which blocks readers and writers.");
+	/* end the transaction in which the arguments were computed */
+	ttl_docs_commit_step();
 	require_changeable(change.relid, change.indexing, &settings);
 	ttl_docs_begin_concurrent_change(change.relid);
 	ttl_docs_begin_progress(CHANGE_INDEXING, change.relid);
@@ -135,7 +137,7 @@ change_indexing(IndexingChange *change)
  * writing the label if there are many partitions.
  */
 static void
-switch_indexing(void *arg, const BriefLock *lock)
+switch_indexing(void *arg, BriefLock *lock)
 {
 	IndexingChange *change = arg;
 	CollectionSettings settings;
@@ -148,6 +150,8 @@ switch_indexing(void *arg, const BriefLock *lock)
 	if (!change->is_complete || before == change->indexing)
 		return;
 	pass_names_on(change->relid, before, change->indexing);
+	/* a new deadline: so far, nobody has waited for us */
+	lock->deadline = 0;
 	ttl_docs_lock_tree_briefly(change->relid, ShareRowExclusiveLock, lock);
 	settings.indexing = change->indexing;
 	ttl_docs_write_label(change->relid, &settings);
@@ -202,7 +206,7 @@ drop_concurrently(Oid relid, IndexingMode indexing)
 }
 
 static void
-drop_of_partitioned(void *arg, const BriefLock *lock)
+drop_of_partitioned(void *arg, BriefLock *lock)
 {
 	IndexingChange *change = arg;
 

@@ -20,15 +20,16 @@ extern void ttl_docs_run_committing(const char *sql);
 /* The locks of an attempt; all of them have one deadline */
 typedef struct BriefLock
 {
-	int64		deadline;		/* in microseconds of ttl_docs_elapsed() */
+	int64		deadline;		/* in microseconds of ttl_docs_elapsed(); 0 until
+								 * the first lock */
 } BriefLock;
 
 /* Takes locks, and then does something quick. */
-typedef void (*BriefWork) (void *arg, const BriefLock *lock);
+typedef void (*BriefWork) (void *arg, BriefLock *lock);
 extern void ttl_docs_do_briefly(BriefWork work, void *arg, Oid relid);
-extern void ttl_docs_limit_lock_wait(const BriefLock *lock);
+extern void ttl_docs_limit_lock_wait(BriefLock *lock);
 extern void ttl_docs_lock_tree_briefly(Oid relid, LOCKMODE lockmode,
-									   const BriefLock *lock);
+									   BriefLock *lock);
 
 /* others.c */
 extern void ttl_docs_pause(int milliseconds);
@@ -58,6 +59,7 @@ extern void ttl_docs_set_phase(ChangePhase phase);
 extern void ttl_docs_set_blocks(int64 total);
 extern void ttl_docs_add_progress(int64 blocks, int64 written);
 extern void ttl_docs_set_busy(int64 rows);
+extern void ttl_docs_notice_progress(Oid relid);
 
 /* fill.c */
 
@@ -69,7 +71,7 @@ typedef struct FillResult
 	int32		example_ttl;	/* the ttl of one of them */
 	char	   *example;		/* an excerpt of that document */
 } FillResult;
-extern void ttl_docs_fill_table(Oid relid, Oid root, FillResult *result);
+extern bool ttl_docs_fill_table(Oid relid, Oid root, FillResult *result);
 
 /* build_index.c */
 extern void ttl_docs_build_purge_index(Oid root, IndexingMode indexing);

@@ -70,13 +70,18 @@ is_called_by_client(FunctionCallInfo fcinfo)
 		!SPI_inside_nonatomic_context() && !IsSubTransaction();
 }
 
-/* Commits, and begins the next transaction. */
+/*
+ * Commits, and begins the next transaction.  Its isolation level is READ
+ * COMMITTED, whatever default_transaction_isolation is: we read and write rows
+ * of all times, and a SERIALIZABLE transaction would make others fail.
+ */
 void
 ttl_docs_commit_step(void)
 {
 	SPI_connect_ext(SPI_OPT_NONATOMIC);
 	SPI_commit();
 	SPI_finish();
+	XactIsoLevel = XACT_READ_COMMITTED;
 }
 
 /*

@@ -24,12 +24,18 @@
 #include "miscadmin.h"
 #include "port/atomics.h"
 #include "storage/ipc.h"
+#include "storage/proc.h"
 #include "storage/shmem.h"
 #include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/timestamp.h"
 
 #include "online/online_internal.h"
 
 PG_FUNCTION_INFO_V1(ttl_docs_online_progress);
+
+/* interval of notices */
+#define NOTICE_PERIOD		(10 * USECS_PER_SEC)
 
 typedef struct ProgressEntry
 {
@@ -46,6 +52,9 @@ typedef struct ProgressEntry
 
 static ProgressEntry *entries = NULL;
 
+/* when to send the next notice, in elapsed time */
+static int64 next_notice = 0;
+
 static ProgressEntry *my_entry(void);
 static void end_at_exit(int code, Datum arg);
 
@@ -60,7 +69,7 @@ static const char *const phase_names[] = {
 	[PHASE_BUSY] = "waiting for busy rows",
 	[PHASE_VACUUM] = "vacuuming",
 	[PHASE_INDEX] = "building the index",
-	[PHASE_SWITCH] = "turning TTL on",
+	[PHASE_SWITCH] = "switching",
 	[PHASE_DROP] = "dropping the old index",
 };
 
@@ -106,6 +115,7 @@ ttl_docs_begin_progress(ChangeCommand command, Oid relid)
 	entry->phase = PHASE_LOCK;
 	entry->blocks_done = entry->blocks_total = 0;
 	entry->rows_written = entry->rows_busy = 0;
+	next_notice = ttl_docs_elapsed() + NOTICE_PERIOD;
 	pg_write_barrier();
 	pg_atomic_write_u32(&entry->pid, (uint32) MyProcPid);
 }
@@ -149,6 +159,21 @@ void
 ttl_docs_set_busy(int64 rows)
 {
 	my_entry()->rows_busy = rows;
+}
+
+/* Reports the progress to the client, from time to time. */
+void
+ttl_docs_notice_progress(Oid relid)
+{
+	ProgressEntry *entry = my_entry();
+
+	if (ttl_docs_elapsed() < next_notice)
+		return;
+	next_notice = ttl_docs_elapsed() + NOTICE_PERIOD;
+	ereport(NOTICE,
+			(errmsg("filling \"%s\": %lld of %lld blocks read, %lld rows written",
+					get_rel_name(relid), (long long) entry->blocks_done,
+					(long long) entry->blocks_total, (long long) entry->rows_written)));
 }
 
 /*

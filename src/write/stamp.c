@@ -275,7 +275,7 @@ complete_stamp(DocumentWriter *writer, Stamp *stamp)
 static int64
 slot_of(const DocumentWriter *writer, const Stamp *stamp)
 {
-	return ttl_docs_slot(stamp, writer->collection.settings.default_ttl);
+	return ttl_docs_slot_under(&writer->collection.settings, stamp);
 }
 
 /* Announces the row to the purge; returns it with its system columns set. */
