@@ -48,8 +48,9 @@ typedef struct AdoptedDocuments
 {
 	int64		expired;		/* how many are expired under the new settings */
 	int64		with_ttl;		/* how many have their own ttl */
-	char	   *example;		/* an excerpt of a document with its own ttl */
+	const char *example;		/* an excerpt of a document with its own ttl */
 	int			example_ttl;	/* the ttl of the example */
+	bool		is_committed;	/* is it too late to roll the adoption back? */
 } AdoptedDocuments;
 
 static AdoptedDocuments count_documents(Relation rel,
@@ -87,17 +88,18 @@ ttl_docs_warn_on_adopt(Oid relid, const CollectionSettings *settings,
 }
 
 /*
- * The same warnings for a table that is adopted concurrently, before TTL is
- * turned on.  The caller has counted the documents with their own ttl.
+ * The same warnings for a table that adopt_concurrently() has adopted.  The
+ * caller has counted the documents with their own ttl.
  */
 void
 ttl_docs_warn_on_concurrent_adopt(Oid relid, const CollectionSettings *settings,
 								  int64 with_ttl, const char *example, int32 example_ttl)
 {
 	Relation	rel = table_open(relid, AccessShareLock);
-	AdoptedDocuments documents = {.with_ttl = with_ttl, .example_ttl = example_ttl};
+	AdoptedDocuments documents = {.with_ttl = with_ttl, .example = example,
+	.example_ttl = example_ttl, .is_committed = true};
 
-	documents.example = pstrdup(example != NULL ? example : "{}");
+	list_free(find_all_inheritors(relid, AccessShareLock, NULL));
 	warn_of_documents(rel, settings, settings->target_on, &documents);
 	table_close(rel, AccessShareLock);
 }
@@ -213,6 +215,8 @@ find_example(Relation rel, const CollectionSettings *settings,
 static void
 warn_of_own_ttl(Relation rel, const AdoptedDocuments *documents)
 {
+	char	   *table = ttl_docs_quoted_name(RelationGetRelid(rel));
+
 	if (documents->with_ttl == 0)
 		return;
 	ereport(NOTICE,
@@ -223,9 +227,11 @@ warn_of_own_ttl(Relation rel, const AdoptedDocuments *documents)
 						   RelationGetRelationName(rel)),
 			 errdetail("For example, the ttl is %d in %s.", documents->example_ttl,
 					   documents->example),
+			 documents->is_committed ?
+			 errhint("To see the live ones: SELECT * FROM %s WHERE %s IS NOT NULL. The owner also sees the expired ones after SET row_security = off. If the property means something else in these documents, see \"A DefaultTTL that was too short\" in docs/operations.md.",
+					 table, TTL_DOCS_TTL_COLUMN) :
 			 errhint("To see the live ones: SELECT * FROM %s WHERE %s IS NOT NULL. The owner also sees the expired ones after SET row_security = off. If the property means something else in these documents, roll back and rename the property first. After the commit, see \"A DefaultTTL that was too short\" in docs/operations.md.",
-					 ttl_docs_quoted_name(RelationGetRelid(rel)),
-					 TTL_DOCS_TTL_COLUMN)));
+					 table, TTL_DOCS_TTL_COLUMN)));
 }
 
 static void

@@ -102,6 +102,8 @@ typedef struct Note
 	Oid			type;			/* before the command */
 	int32		typmod;			/* before the command */
 	bool		is_doc;			/* is this the document column? */
+	bool		is_last_modified;	/* does an adoption that is not complete
+									 * take the first _ts from this column? */
 	bool		is_piece;		/* is this the document column or a system
 								 * column? */
 	bool		is_dropped;
@@ -121,6 +123,7 @@ extern void ttl_docs_check_drop_index_concurrently(Oid index, Oid table,
 extern int	ttl_docs_errhint_release(Oid root);
 
 /* ddl_columns.c */
+extern void ttl_docs_refuse_last_modified_change(AlterTableStmt *stmt);
 extern void ttl_docs_review_column(Note *note, Node *parsetree);
 extern void ttl_docs_require_columns(Oid relid, const Collection *collection);
 extern void ttl_docs_resolve_types(AlterTableStmt *stmt);

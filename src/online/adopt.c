@@ -41,6 +41,7 @@
 
 #include "access/relation.h"
 #include "access/table.h"
+#include "access/transam.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
 #include "catalog/pg_type.h"
@@ -181,6 +182,7 @@ adopt(Adoption *adoption)
 	relation_close(ttl_docs_open_owned(relid, AccessShareLock), AccessShareLock);
 	ttl_docs_begin_concurrent_change(relid);
 	ttl_docs_begin_progress(CHANGE_ADOPT, relid);
+	adoption->filled.first_xid = ReadNextTransactionId();
 	PG_TRY();
 	{
 		begin_adoption(adoption);
@@ -436,20 +438,20 @@ require_adopting(const Adoption *adoption)
 
 /* ---- Step 3: rows ---- */
 
-/* Fills all tables of the collection that this call has not filled. */
+/*
+ * Fills all tables of the collection that this call has not filled.  The
+ * current memory context is that of the adoption, which survives commits.
+ */
 static void
 fill_tables(Adoption *adoption)
 {
 	List	   *tables;
+	ListCell   *lc;
 
 	for (;;)
 	{
-		MemoryContext caller = MemoryContextSwitchTo(adoption->context);
-		ListCell   *lc;
-
 		(void) require_adopting(adoption);
 		tables = unfilled_tables(adoption);
-		MemoryContextSwitchTo(caller);
 		if (tables == NIL)
 			break;
 		ttl_docs_set_phase(PHASE_FILL);
@@ -457,11 +459,8 @@ fill_tables(Adoption *adoption)
 		/* a table that is gone is not in the next list */
 		foreach(lc, tables)
 			if (ttl_docs_fill_table(lfirst_oid(lc), adoption->relid, &adoption->filled))
-			{
-				caller = MemoryContextSwitchTo(adoption->context);
-				adoption->filled_tables = lappend_oid(adoption->filled_tables, lfirst_oid(lc));
-				MemoryContextSwitchTo(caller);
-			}
+				adoption->filled_tables = lappend_oid(adoption->filled_tables,
+													  lfirst_oid(lc));
 		list_free(tables);
 	}
 }

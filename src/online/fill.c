@@ -41,6 +41,7 @@
 #include "access/relscan.h"
 #include "access/table.h"
 #include "access/tableam.h"
+#include "access/transam.h"
 #include "access/xact.h"
 #include "catalog/pg_type.h"
 #include "executor/executor.h"
@@ -84,6 +85,7 @@ typedef struct Fill
 	FillResult *result;
 	MemoryContext context;		/* survives commits */
 	bool		is_retry;		/* reads blocks that were read before */
+	BlockNumber resumed_at;		/* the last batch ended within this block */
 	List	   *busy_blocks;	/* block numbers, as integers */
 	int64		busy_rows;
 	int64		unvacuumed;		/* rows written since the last VACUUM */
@@ -137,7 +139,9 @@ static bool depends_on_system_column(Relation rel, const Collection *collection)
 static void read_blocks(Fill *fill, Batch *batch, BlockNumber from, BlockNumber count);
 static void note_busy_block(Fill *fill, BlockNumber block);
 static FillOutcome fill_row(Fill *fill, Batch *batch);
-static void note_ttl(Fill *fill, const Stamp *stamp, Datum doc);
+static bool is_first_time(const Fill *fill, const Batch *batch, bool is_filled);
+static void note_ttl(FillResult *result, const Stamp *stamp, Datum doc,
+					 MemoryContext context);
 static TimestampTz first_ts(const Batch *batch, HeapTuple tuple);
 static FillOutcome replace_row(Batch *batch, HeapTuple tuple);
 static TM_Result update_row(Batch *batch, bool wait, compat_UpdateIndexes *update_indexes);
@@ -217,6 +221,7 @@ begin_fill(Fill *fill)
 	fill->busy_blocks = NIL;
 	fill->busy_rows = 0;
 	fill->is_retry = false;
+	fill->resumed_at = InvalidBlockNumber;
 	return true;
 }
 
@@ -361,7 +366,8 @@ depends_on_system_column(Relation rel, const Collection *collection)
 
 /*
  * Reads blocks until the time of the batch is over, and fills their rows.  A
- * batch ends at the end of a block.
+ * batch ends at the end of a block, or after a row that it has written: the
+ * next batch reads that block again, and finds the row filled.
  */
 static void
 read_blocks(Fill *fill, Batch *batch, BlockNumber from, BlockNumber count)
@@ -373,9 +379,9 @@ read_blocks(Fill *fill, Batch *batch, BlockNumber from, BlockNumber count)
 	BlockNumber block = from;
 
 	/* another session may have truncated the end of the table */
-	count = Min(count, RelationGetNumberOfBlocks(batch->rel) > from ?
-				RelationGetNumberOfBlocks(batch->rel) - from : 0);
 	batch->stopped_at = from + count;
+	count = RelationGetNumberOfBlocks(batch->rel) > from ?
+		Min(count, RelationGetNumberOfBlocks(batch->rel) - from) : 0;
 	if (count > 0)
 		heap_setscanlimits(scan, from, count);
 	while (count > 0 && table_scan_getnextslot(scan, ForwardScanDirection, batch->row))
@@ -395,7 +401,14 @@ read_blocks(Fill *fill, Batch *batch, BlockNumber from, BlockNumber count)
 		MemoryContextSwitchTo(caller);
 		ResetPerTupleExprContext(batch->estate);
 		if (outcome == ROW_WRITTEN)
+		{
 			batch->written++;
+			if (ttl_docs_elapsed() >= until)
+			{
+				batch->stopped_at = fill->resumed_at = current;
+				break;
+			}
+		}
 		else if (outcome == ROW_BUSY)
 		{
 			fill->busy_rows++;
@@ -440,8 +453,8 @@ fill_row(Fill *fill, Batch *batch)
 	ttl_docs_read_ttl(doc, isnull, &stamp, &found);
 	if (!stamp.inherits && stamp.ttl == TTL_INVALID && collection->settings.target_on)
 		report_invalid_ttl(batch, &found);
-	if (!stamp.inherits)
-		note_ttl(fill, &stamp, doc);
+	if (!stamp.inherits && is_first_time(fill, batch, is_filled))
+		note_ttl(fill->result, &stamp, doc, fill->context);
 	if (is_filled)
 		return ROW_IS_RIGHT;
 	tuple = ExecFetchSlotHeapTuple(batch->row, false, NULL);
@@ -458,19 +471,33 @@ fill_row(Fill *fill, Batch *batch)
 														values, nulls));
 }
 
-/* Counts a document with its own ttl, and keeps an excerpt of the first. */
-static void
-note_ttl(Fill *fill, const Stamp *stamp, Datum doc)
+/*
+ * Has this call not counted the document of the current row before?  It reads
+ * rows again that it or another session has written since it began, and blocks
+ * with busy rows.
+ */
+static bool
+is_first_time(const Fill *fill, const Batch *batch, bool is_filled)
 {
-	FillResult *result = fill->result;
+	HeapTuple	tuple = ExecFetchSlotHeapTuple(batch->row, false, NULL);
 
 	if (fill->is_retry)
-		return;
+		return false;
+	return !is_filled ||
+		(ItemPointerGetBlockNumber(&batch->row->tts_tid) != fill->resumed_at &&
+		 TransactionIdPrecedes(HeapTupleHeaderGetXmin(tuple->t_data),
+							   fill->result->first_xid));
+}
+
+/* Counts a document with its own ttl, and keeps an excerpt of the first. */
+static void
+note_ttl(FillResult *result, const Stamp *stamp, Datum doc, MemoryContext context)
+{
 	result->with_ttl++;
 	if (result->example != NULL)
 		return;
 	result->example_ttl = stamp->ttl;
-	result->example = MemoryContextStrdup(fill->context,
+	result->example = MemoryContextStrdup(context,
 										  ttl_docs_json_excerpt(DatumGetJsonbP(doc)));
 }
 

@@ -66,6 +66,7 @@ extern void ttl_docs_notice_progress(Oid relid);
 /* What a fill has found in all tables so far */
 typedef struct FillResult
 {
+	TransactionId first_xid;	/* rows of later transactions were written since */
 	int64		written;		/* rows */
 	int64		with_ttl;		/* documents with their own ttl */
 	int32		example_ttl;	/* the ttl of one of them */

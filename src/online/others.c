@@ -12,16 +12,15 @@
 #include "postgres.h"
 
 #include "access/transam.h"
-#include "catalog/pg_type.h"
-#include "executor/spi.h"
+#include "catalog/pg_inherits.h"
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "storage/latch.h"
+#include "storage/lmgr.h"
 #include "storage/proc.h"
 #include "storage/procarray.h"
 #include "storage/sinvaladt.h"
-#include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/snapmgr.h"
 
@@ -30,7 +29,12 @@
 /* a transaction that is still there after this time is reported */
 #define OLD_AFTER		200		/* milliseconds */
 
-static List *old_transactions(void);
+/* stands for the process of prepared transactions, which have none */
+#define PREPARED		0
+
+static List *old_transactions(Oid relid);
+static List *add_lock_holders(List *pids, Oid relid, LOCKMODE lockmode);
+static int	process_of(VirtualTransactionId vxid);
 static char *list_processes(List *pids);
 
 /* Sleeps, and can be cancelled. */
@@ -56,55 +60,48 @@ ttl_docs_pause(int milliseconds)
 void
 ttl_docs_notice_lock_holders(Oid relid)
 {
-	char	   *sql = psprintf("SELECT pg_catalog.string_agg(DISTINCT coalesce(l.pid::pg_catalog.text, 'a prepared transaction'), ', ')"
-							   "  FROM pg_catalog.pg_locks AS l"
-							   "  JOIN (SELECT %u::pg_catalog.oid AS relid UNION"
-							   "        SELECT relid FROM pg_catalog.pg_partition_tree(%u)) AS t"
-							   "    ON t.relid OPERATOR(pg_catalog.=) l.relation"
-							   " WHERE l.locktype OPERATOR(pg_catalog.=) 'relation' AND l.granted"
-							   "   AND l.database OPERATOR(pg_catalog.=) %u::pg_catalog.oid"
-							   "   AND l.pid IS DISTINCT FROM pg_catalog.pg_backend_pid()",
-							   relid, relid, MyDatabaseId);
-	char	   *holders = NULL;
+	List	   *tables = find_all_inheritors(relid, NoLock, NULL);
+	List	   *pids = NIL;
+	ListCell   *lc;
 
-	SPI_connect();
-	if (SPI_execute(sql, false, 1) == SPI_OK_SELECT && SPI_processed == 1)
-		holders = SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1);
-	if (holders != NULL)
+	foreach(lc, tables)
+		pids = add_lock_holders(pids, lfirst_oid(lc), AccessExclusiveLock);
+	if (pids != NIL)
 		ereport(NOTICE,
 				(errmsg("waiting for transactions that use \"%s\": %s",
-						get_rel_name(relid), holders),
+						get_rel_name(relid), list_processes(pids)),
 				 errdetail("Other sessions do not wait."),
-				 errhint("The numbers are process IDs of pg_stat_activity.")));
-	SPI_finish();
+				 errhint("The numbers are process IDs of pg_stat_activity. For prepared transactions, see pg_prepared_xacts.")));
 }
 
 /*
- * Reports transactions that an index build has to wait for: all transactions
- * of this database that have a snapshot now.  Only those that stay for a while are
- * worth a notice.
+ * Reports transactions that an index build has to wait for.  Only those that stay
+ * for a while are worth a notice.
  */
 void
 ttl_docs_notice_old_transactions(Oid relid)
 {
-	List	   *before = old_transactions();
+	List	   *before = old_transactions(relid);
 	List	   *pids;
 
 	if (before == NIL)
 		return;
 	ttl_docs_pause(OLD_AFTER);
-	pids = list_intersection_int(before, old_transactions());
+	pids = list_intersection_int(before, old_transactions(relid));
 	if (pids != NIL)
 		ereport(NOTICE,
 				(errmsg("the index of \"%s\" will be complete when these transactions have ended: %s",
 						get_rel_name(relid), list_processes(pids)),
 				 errdetail("Other sessions do not wait."),
-				 errhint("The numbers are process IDs of pg_stat_activity.")));
+				 errhint("The numbers are process IDs of pg_stat_activity. For prepared transactions, see pg_prepared_xacts.")));
 }
 
-/* Processes of this database with a snapshot, except VACUUM */
+/*
+ * Returns the process IDs of transactions that write to the table, or that have
+ * a snapshot in this database.  CREATE INDEX CONCURRENTLY waits for both.
+ */
 static List *
-old_transactions(void)
+old_transactions(Oid relid)
 {
 	int			count;
 	VirtualTransactionId *found;
@@ -116,13 +113,35 @@ old_transactions(void)
 								  &count);
 	PopActiveSnapshot();
 	for (int i = 0; i < count; i++)
-	{
-		PGPROC	   *proc = compat_vxid_proc(found[i]);
+		pids = list_append_unique_int(pids, process_of(found[i]));
+	return add_lock_holders(pids, relid, ShareLock);
+}
 
-		if (proc != NULL && proc->pid != 0)
-			pids = lappend_int(pids, proc->pid);
-	}
+/* Adds the processes whose locks on the table conflict with this mode. */
+static List *
+add_lock_holders(List *pids, Oid relid, LOCKMODE lockmode)
+{
+	LOCKTAG		tag;
+	int			count;
+	VirtualTransactionId *found;
+
+	SET_LOCKTAG_RELATION(tag, MyDatabaseId, relid);
+	found = GetLockConflicts(&tag, lockmode, &count);
+	for (int i = 0; i < count; i++)
+		pids = list_append_unique_int(pids, process_of(found[i]));
 	return pids;
+}
+
+/* Returns the process ID of a transaction, or PREPARED. */
+static int
+process_of(VirtualTransactionId vxid)
+{
+	PGPROC	   *proc = compat_vxid_proc(vxid);
+
+	/* a prepared transaction keeps the ID of a process that does other things */
+	if (proc == NULL || compat_local_xid(proc) != vxid.localTransactionId)
+		return PREPARED;
+	return proc->pid;
 }
 
 static char *
@@ -133,6 +152,12 @@ list_processes(List *pids)
 
 	initStringInfo(&text);
 	foreach(lc, pids)
-		appendStringInfo(&text, "%s%d", text.len > 0 ? ", " : "", lfirst_int(lc));
+	{
+		appendStringInfoString(&text, text.len > 0 ? ", " : "");
+		if (lfirst_int(lc) == PREPARED)
+			appendStringInfoString(&text, "prepared transactions");
+		else
+			appendStringInfo(&text, "%d", lfirst_int(lc));
+	}
 	return text.data;
 }

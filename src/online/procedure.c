@@ -52,13 +52,14 @@ ttl_docs_require_client_call(FunctionCallInfo fcinfo, const char *instead)
 	char	   *name = psprintf("CALL %s.%s()", TTL_DOCS_SCHEMA,
 								get_func_name(fcinfo->flinfo->fn_oid));
 
-	if (!is_called_by_client(fcinfo))
+	/* a query string of several commands is a transaction block, too */
+	if (!is_called_by_client(fcinfo) || IsInTransactionBlock(true))
 		ereport(ERROR,
 				(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
 				 errmsg("%s cannot run inside a transaction block, a function or another procedure",
 						name),
 				 errhint("Run it as a statement of its own, without BEGIN or DO. %s", instead)));
-	/* a query string of several commands is a transaction block, too */
+	/* makes the commands of a pipeline commit before and after this one */
 	PreventInTransactionBlock(true, name);
 }
 

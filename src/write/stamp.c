@@ -205,15 +205,20 @@ read_new_ttl(DocumentWriter *writer, Relation rel, HeapTuple tuple,
 /*
  * Is the ttl of a new document an error?  While TTL is off, none is.  While
  * adopt_concurrently() is about to turn TTL on, only a restore may bring an
- * invalid ttl: the table that was dumped can have one.
+ * invalid ttl: the table that was dumped can have one.  The next call of
+ * adopt_concurrently() finds it.
  */
 static bool
 rejects_ttl(const DocumentWriter *writer, const Stamp *stamp, bool is_restore)
 {
 	const CollectionSettings *settings = &writer->collection.settings;
 
-	return !stamp->inherits && stamp->ttl == TTL_INVALID &&
-		(settings->on || (settings->target_on && !is_restore));
+	if (stamp->inherits || stamp->ttl != TTL_INVALID)
+		return false;
+	/* the adoption that runs now may have read the end of the table already */
+	if (settings->target_on && is_restore)
+		ttl_docs_refuse_concurrent_change(writer->collection.root);
+	return settings->on || (settings->target_on && !is_restore);
 }
 
 static Datum
