@@ -77,7 +77,7 @@ class Adoption(threading.Thread):
             self.join(PAUSE_OF_POLL)
         if self.error:
             raise self.error
-        self.growth = peak / before
+        self.growth = max(peak, self.size()) / before
         return self.ended - self.began
 
     def size(self):
@@ -93,7 +93,8 @@ def waits(server, count, scale, case, what):
     for _ in range(scale.rounds):
         fresh_copy(server)
         adoption = Adoption(server, case)
-        load = server.pgbench([LOAD % (count, count)], '-c', '4', '-j', '2', '-R', '500', '-T', str(seconds_of_load(scale)))
+        load = server.pgbench([LOAD % (count, count)], '-c', '4', '-j', '2', '-R', '500',
+                              '-T', str(seconds_of_load(scale, count)))
         time.sleep(seconds_before(scale))
         adoption.start()
         adoption.finish()
@@ -113,9 +114,9 @@ def seconds_before(scale):
     return 2 * scale.window + 1
 
 
-def seconds_of_load(scale):
+def seconds_of_load(scale, count):
     """Long enough for the adoption, too: pgbench cannot be told to stop."""
-    return seconds_before(scale) + 8 * scale.window
+    return seconds_before(scale) + 4 + count // 50000
 
 
 def throughput(server, count, scale, rows):
