@@ -30,6 +30,7 @@
  */
 #include "postgres.h"
 
+#include "access/relation.h"
 #include "access/table.h"
 #include "access/tableam.h"
 #include "access/xact.h"
@@ -144,6 +145,7 @@ ttl_docs_adopt_table(Oid relid, CollectionSettings *settings,
 	NewlyExpired expired = {.is_complete = true};
 	char	   *stamp;
 	bool		has_own_ttl;
+	bool		rewrites;
 
 	lock_for_adoption(relid, settings);
 	if (ttl_docs_lookup_collection(relid, &collection) && collection.root == relid)
@@ -154,7 +156,7 @@ ttl_docs_adopt_table(Oid relid, CollectionSettings *settings,
 		complete_collection(relid, &collection.settings);
 		return;
 	}
-	rel = table_open(relid, NoLock);
+	rel = relation_open(relid, NoLock);
 	ttl_docs_require_new_collection(rel);
 	ttl_docs_choose_doc_column(rel, doc_column, &settings->doc_column);
 	present = find_present_columns(rel);
@@ -169,18 +171,16 @@ ttl_docs_adopt_table(Oid relid, CollectionSettings *settings,
 	if (!present.ts && last_modified == NULL)
 		ttl_docs_refuse_lossy_replication(rel);
 
-	ttl_docs_create_trigger(relid, settings->citus);
-	if (must_rewrite(rel, last_modified, present, has_own_ttl))
-	{
+	rewrites = must_rewrite(rel, last_modified, present, has_own_ttl);
+	if (rewrites)
 		notice_rewrite(rel, last_modified);
-		table_close(rel, NoLock);
+	relation_close(rel, NoLock);
+
+	ttl_docs_create_trigger(relid, settings->citus);
+	if (rewrites)
 		rewrite_system_columns(relid, settings, stamp, present);
-	}
 	else
-	{
-		table_close(rel, NoLock);
 		add_system_columns(relid, settings, clock, present);
-	}
 	/* on Citus, each node recomputes its shards when the label arrives */
 	if ((present.ttl || present.slot) && !settings->citus)
 		recompute_tree(relid, settings);

@@ -384,9 +384,7 @@ continue_adoption(Adoption *adoption, const CollectionSettings *settings)
 						 ttl_docs_quoted_literal(adoption->relid))));
 	adoption->settings = *settings;
 	ereport(NOTICE,
-			(errmsg("continuing the adoption of \"%s\" that began at %s",
-					get_rel_name(adoption->relid),
-					timestamptz_to_str(settings->adopting))));
+			(errmsg("continuing the adoption of \"%s\"", get_rel_name(adoption->relid))));
 	/* "pg_restore -t" restores the label, but not the trigger */
 	if (!ttl_docs_has_trigger(adoption->relid))
 		ttl_docs_do_briefly(create_lost_trigger, adoption, adoption->relid);
