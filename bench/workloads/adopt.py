@@ -154,14 +154,19 @@ def times(server, scale, rows):
     taken = {case: [] for case in CASES}
     growth = {case: [] for case in CASES}
     by_hand = {case: [] for case in CASES}
+    wal, wal_by_hand = [], []
     for _ in range(scale.rounds):
         for case in CASES:
             fresh_copy(server)
+            before = server.wal_bytes()
             by_hand[case].append(seconds_by_hand(server, case))
+            wal_by_hand.append(server.wal_bytes() - before)
             fresh_copy(server)
+            before = server.wal_bytes()
             adoption = Adoption(server, case)
             adoption.start()
             taken[case].append(adoption.finish())
+            wal.append(server.wal_bytes() - before)
             growth[case].append(adoption.growth)
     what = 'adopt_concurrently, %s, %%s, idle server' % rows
     fill, no_fill = what % 'last_modified', what % 'nothing to fill'
@@ -174,6 +179,8 @@ def times(server, scale, rows):
              goal=at_most(1.1, ' x')),
         Line(fill + ': table and indexes at their peak, divided by before', '', 'x', growth['last_modified'],
              goal=at_most(1.3, ' x')),
+        Line(no_fill + ': WAL', 'CREATE INDEX CONCURRENTLY on a timestamptz column', 'bytes', wal[0::2], wal_by_hand[0::2]),
+        Line(fill + ': WAL', 'one UPDATE of all rows, and CREATE INDEX CONCURRENTLY', 'bytes', wal[1::2], wal_by_hand[1::2]),
     ]
 
 
