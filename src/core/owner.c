@@ -100,7 +100,8 @@ ttl_docs_exists_as_owner(Relation rel, const char *condition)
 	bool		found;
 
 	SPI_connect();
-	ttl_docs_query_as_owner(rel, psprintf("SELECT EXISTS (SELECT FROM %s WHERE %s)",
+	/* Citus cannot run a sub-query without columns */
+	ttl_docs_query_as_owner(rel, psprintf("SELECT EXISTS (SELECT 1 FROM %s WHERE %s)",
 										  ttl_docs_quoted_name(RelationGetRelid(rel)),
 										  condition));
 	found = DatumGetBool(SPI_getbinval(SPI_tuptable->vals[0],

@@ -23,7 +23,7 @@ class AdoptOnline(EmptySchemaTest):
         super().setUp()
         Base.metadata.create_all(self.engine)
         with self.engine.begin() as connection:
-            connection.execute(text("""INSERT INTO visits (doc) VALUES ('{"page": "/"}'), ('{"ttl": -1}')"""))
+            connection.execute(text("""INSERT INTO visits (doc) VALUES ('{"page": "/"}'), ('{"page": "/cart"}')"""))
         self.config = Config(ALEMBIC_INI)
         self.config.set_main_option("version_locations", str(ALEMBIC_INI.parent / "migrations" / "online"))
 
