@@ -23,6 +23,8 @@ def number(value, unit):
         return ''
     if unit == 'ms' and value < 1:
         return '%.2f %s' % (value, unit)
+    if unit == 'x':
+        return '%.2f x' % value
     if unit == 'tps' and value < 100 or unit == 'ms' and value < 10:
         return '%.1f %s' % (value, unit)
     return '%s %s' % (format(round(value), ','), unit)

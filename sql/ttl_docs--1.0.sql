@@ -166,6 +166,39 @@ AS 'MODULE_PATHNAME', 'ttl_docs_adopt';
 COMMENT ON FUNCTION ttl_docs.adopt(regclass, ttl_docs_internal.ttl_interval, name, name, text) IS
 'make an existing table a collection';
 
+CREATE PROCEDURE ttl_docs.adopt_concurrently(
+    collection regclass,
+    default_ttl integer DEFAULT NULL,
+    doc_column name DEFAULT NULL,
+    last_modified name DEFAULT NULL,
+    indexing text DEFAULT 'consistent')
+LANGUAGE C
+AS 'MODULE_PATHNAME', 'ttl_docs_adopt_concurrently';
+COMMENT ON PROCEDURE ttl_docs.adopt_concurrently(regclass, integer, name, name, text) IS
+'make an existing table a collection while others use it';
+
+CREATE PROCEDURE ttl_docs.adopt_concurrently(
+    collection regclass,
+    default_ttl double precision,
+    doc_column name DEFAULT NULL,
+    last_modified name DEFAULT NULL,
+    indexing text DEFAULT 'consistent')
+LANGUAGE C
+AS 'MODULE_PATHNAME', 'ttl_docs_adopt_concurrently';
+COMMENT ON PROCEDURE ttl_docs.adopt_concurrently(regclass, double precision, name, name, text) IS
+'make an existing table a collection while others use it';
+
+CREATE PROCEDURE ttl_docs.adopt_concurrently(
+    collection regclass,
+    default_ttl ttl_docs_internal.ttl_interval,
+    doc_column name DEFAULT NULL,
+    last_modified name DEFAULT NULL,
+    indexing text DEFAULT 'consistent')
+LANGUAGE C
+AS 'MODULE_PATHNAME', 'ttl_docs_adopt_concurrently';
+COMMENT ON PROCEDURE ttl_docs.adopt_concurrently(regclass, ttl_docs_internal.ttl_interval, name, name, text) IS
+'make an existing table a collection while others use it';
+
 CREATE FUNCTION ttl_docs.release(collection regclass)
 RETURNS void
 LANGUAGE C VOLATILE PARALLEL UNSAFE
@@ -207,6 +240,12 @@ LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'ttl_docs_set_indexing';
 COMMENT ON FUNCTION ttl_docs.set_indexing(regclass, text) IS
 'set how the purge finds expired documents: consistent, lazy or none';
+
+CREATE PROCEDURE ttl_docs.set_indexing_concurrently(collection regclass, indexing text)
+LANGUAGE C
+AS 'MODULE_PATHNAME', 'ttl_docs_set_indexing_concurrently';
+COMMENT ON PROCEDURE ttl_docs.set_indexing_concurrently(regclass, text) IS
+'set how the purge finds expired documents, while others read and write the collection';
 
 CREATE FUNCTION ttl_docs.preview(
     collection regclass,
@@ -547,6 +586,28 @@ AS 'MODULE_PATHNAME', 'ttl_docs_first_ts';
 COMMENT ON FUNCTION ttl_docs_internal.first_ts(timestamp, bigint) IS
 'internal: get the first _ts of a document in a table that is being adopted';
 
+CREATE FUNCTION ttl_docs_internal.adoption_command(collection regclass)
+RETURNS text
+LANGUAGE C STABLE STRICT PARALLEL SAFE
+AS 'MODULE_PATHNAME', 'ttl_docs_sql_adoption_command';
+COMMENT ON FUNCTION ttl_docs_internal.adoption_command(regclass) IS
+'internal: get the command that continues an adoption; NULL if the adoption is complete';
+
+CREATE FUNCTION ttl_docs_internal.online_progress(
+    OUT collection regclass,
+    OUT pid integer,
+    OUT command text,
+    OUT phase text,
+    OUT blocks_done bigint,
+    OUT blocks_total bigint,
+    OUT rows_written bigint,
+    OUT rows_busy bigint)
+RETURNS SETOF record
+LANGUAGE C VOLATILE
+AS 'MODULE_PATHNAME', 'ttl_docs_online_progress';
+COMMENT ON FUNCTION ttl_docs_internal.online_progress() IS
+'internal: get the progress of concurrent changes in this database';
+
 CREATE FUNCTION ttl_docs_internal.returned_document(doc jsonb, id jsonb, ts timestamptz)
 RETURNS jsonb
 LANGUAGE C IMMUTABLE PARALLEL SAFE
@@ -595,6 +656,9 @@ SELECT c.collection,
                                 AND t.tgname OPERATOR(pg_catalog.=) 'zzz_ttl_docs')
             THEN pg_catalog.format('The table was restored without the ttl_docs trigger, so writes fail. To create the trigger: SELECT ttl_docs.adopt(%L)',
                                    c.collection)
+            WHEN c.is_adopting
+            THEN pg_catalog.format('The table is not completely adopted, so TTL is off. If nobody is adopting it now, see ttl_docs.stat_progress, continue: %s',
+                                   ttl_docs_internal.adoption_command(c.collection))
             WHEN c.default_ttl IS NULL
             THEN pg_catalog.format('Nothing expires, and "ttl" in documents is ignored. To turn TTL on: SELECT ttl_docs.set_default_ttl(%L, -1)',
                                    c.collection)
@@ -622,7 +686,8 @@ SELECT c.collection,
                              OPERATOR(pg_catalog.>) pg_catalog.clock_timestamp()
                         THEN 'grace' END], NULL) AS holds,
                (s.settings OPERATOR(pg_catalog.->>) 'purge_subscribed')::pg_catalog.bool IS TRUE
-               AS purge_subscribed
+               AS purge_subscribed,
+               s.settings OPERATOR(pg_catalog.?) 'adopting' AS is_adopting
           FROM pg_catalog.pg_seclabel AS l
           JOIN pg_catalog.pg_database AS d
             ON d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database(),
@@ -703,6 +768,49 @@ COMMENT ON COLUMN ttl_docs.stat_collections.last_error IS
 COMMENT ON COLUMN ttl_docs.stat_collections.last_error_at IS
 'when the last error occurred';
 GRANT SELECT ON ttl_docs.stat_collections TO PUBLIC;
+
+-- While core builds an index, it counts the blocks itself.
+CREATE VIEW ttl_docs.stat_progress AS
+SELECT p.collection,
+       p.pid,
+       p.command,
+       p.phase,
+       p.blocks_done,
+       p.blocks_total,
+       p.rows_written,
+       p.rows_busy,
+       CASE WHEN p.blocks_total OPERATOR(pg_catalog.>) 0
+            THEN pg_catalog.round(LEAST(100.0,
+                     100.0 OPERATOR(pg_catalog.*) p.blocks_done OPERATOR(pg_catalog./) p.blocks_total), 1)
+       END AS percent
+  FROM (SELECT o.collection, o.pid, o.command, o.phase,
+               CASE WHEN i.pid IS NULL THEN o.blocks_done ELSE i.blocks_done END AS blocks_done,
+               CASE WHEN i.pid IS NULL THEN o.blocks_total ELSE i.blocks_total END AS blocks_total,
+               o.rows_written, o.rows_busy
+          FROM ttl_docs_internal.online_progress() AS o
+          LEFT JOIN pg_catalog.pg_stat_progress_create_index AS i
+            ON i.pid OPERATOR(pg_catalog.=) o.pid) AS p;
+COMMENT ON VIEW ttl_docs.stat_progress IS
+'progress of concurrent changes of collections in this database';
+COMMENT ON COLUMN ttl_docs.stat_progress.collection IS
+'table that is being changed';
+COMMENT ON COLUMN ttl_docs.stat_progress.pid IS
+'process ID of the session that changes it';
+COMMENT ON COLUMN ttl_docs.stat_progress.command IS
+'procedure that the session runs';
+COMMENT ON COLUMN ttl_docs.stat_progress.phase IS
+'what the procedure does now';
+COMMENT ON COLUMN ttl_docs.stat_progress.blocks_done IS
+'blocks that this phase has read';
+COMMENT ON COLUMN ttl_docs.stat_progress.blocks_total IS
+'blocks that this phase has to read';
+COMMENT ON COLUMN ttl_docs.stat_progress.rows_written IS
+'rows that the procedure has written so far';
+COMMENT ON COLUMN ttl_docs.stat_progress.rows_busy IS
+'rows that wait for other sessions';
+COMMENT ON COLUMN ttl_docs.stat_progress.percent IS
+'percentage of the blocks of this phase; NULL if there are none';
+GRANT SELECT ON ttl_docs.stat_progress TO PUBLIC;
 
 CREATE VIEW ttl_docs.stat_shards AS
 SELECT s.collection,

@@ -254,6 +254,21 @@ compat_tbm_next(compat_TBMIterator *iterator, BlockNumber *block)
 #define compat_proc_number(proc)	GetNumberFromPGProc(proc)
 #endif
 
+/*
+ * The process of a virtual transaction, or NULL; the local ID of the transaction
+ * that a process runs; and the index of this backend, from 0 to MaxBackends - 1.
+ * Since 17, they use process numbers.
+ */
+#if PG_VERSION_NUM < 170000
+#define compat_vxid_proc(vxid)	BackendIdGetProc((vxid).backendId)
+#define compat_local_xid(proc)	((proc)->lxid)
+#define COMPAT_MY_BACKEND	(MyBackendId - 1)
+#else
+#define compat_vxid_proc(vxid)	ProcNumberGetProc((vxid).procNumber)
+#define compat_local_xid(proc)	((proc)->vxid.lxid)
+#define COMPAT_MY_BACKEND	MyProcNumber
+#endif
+
 /* Public status of a backend, by its position in the list; renamed in 16 */
 #if PG_VERSION_NUM < 160000
 #define compat_backend_status(i)	pgstat_fetch_stat_local_beentry(i)

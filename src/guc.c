@@ -11,7 +11,15 @@
 
 #include "utils/guc.h"
 
+#include "online/online.h"
 #include "purge/purge.h"
+
+/*
+ * ttl_docs.adopt_pause: how long adopt_concurrently() pauses after every 20 ms
+ * of work, while other sessions are active.  Every user may set it, because the
+ * owner of a table may write its rows without pauses anyway.
+ */
+int			ttl_docs_adopt_pause = 100;
 
 /*
  * ttl_docs.clock_offset: seconds by which this session's clock is ahead of
@@ -87,6 +95,19 @@ bool		ttl_docs_show_expired = false;
 void
 ttl_docs_guc_init(void)
 {
+	DefineCustomIntVariable("ttl_docs.adopt_pause",
+							"Sets how long adopt_concurrently() pauses after every 20 ms of work, while other sessions are active.",
+							"0 disables the pauses.",
+							&ttl_docs_adopt_pause,
+							100,
+							0,
+							ADOPT_MAX_PAUSE,
+							PGC_USERSET,
+							GUC_UNIT_MS,
+							NULL,
+							NULL,
+							NULL);
+
 	DefineCustomIntVariable("ttl_docs.clock_offset",
 							"Sets how far the clock of this session is ahead of the server's clock.",
 							"Tests can move the clock instead of waiting for documents to expire.",

@@ -81,6 +81,7 @@
 #include "citus/actions.h"
 #include "collection/collection.h"
 #include "document/document.h"
+#include "online/online.h"
 #include "purge/purge.h"
 #include "write/write.h"
 
@@ -169,6 +170,7 @@ request_shmem(void)
 	RequestAddinShmemSpace(ttl_docs_snapshot_shmem_size());
 	RequestAddinShmemSpace(ttl_docs_earliest_shmem_size());
 	RequestAddinShmemSpace(ttl_docs_purge_shmem_size());
+	RequestAddinShmemSpace(ttl_docs_progress_shmem_size());
 	ttl_docs_purge_shmem_request();
 }
 
@@ -181,6 +183,7 @@ startup_shmem(void)
 	ttl_docs_snapshot_shmem_init();
 	ttl_docs_earliest_shmem_init();
 	ttl_docs_purge_shmem_init();
+	ttl_docs_progress_shmem_init();
 	LWLockRelease(AddinShmemInitLock);
 }
 

@@ -29,6 +29,8 @@
  * piece		a part that a collection must not lose: a system column, the
  *				document column, the trigger or the purge index.
  * purge		the physical delete of expired documents.
+ * adopting		adopt_concurrently() has begun to make the table a collection,
+ *				and has not finished.  TTL is off until it has.
  *
  * The functions of each part are declared in the header of that part.
  * src/README.md shows which part may call which.
@@ -89,6 +91,8 @@ typedef struct CollectionSettings
 								 * DT_NOBEGIN = none */
 	bool		purge_subscribed;	/* purge even if a subscription writes to
 									 * the table */
+	bool		restored;		/* a restore brought the label, and then
+								 * resume_purge() was called */
 	bool		citus;			/* the table is a shell or shard of Citus */
 	bool		changing;		/* only in the text of a label: the sender is about
 								 * to change the settings, and needs locks */
@@ -96,6 +100,14 @@ typedef struct CollectionSettings
 								 * called on another node */
 	bool		filling;		/* only in the text of a label: Citus fills the
 								 * table in the transaction that wrote it */
+	TimestampTz adopting;		/* adopt_concurrently() has not finished, and this
+								 * is the _ts of rows that it has not filled;
+								 * DT_NOBEGIN = it has finished */
+	bool		target_on;		/* the next four fields are for "adopting" only:
+								 * will a DefaultTTL be set? */
+	int32		target_ttl;		/* the DefaultTTL that will be set */
+	NameData	last_modified;	/* the column with the first _ts; empty = none */
+	NameData	time_zone;		/* for a last_modified without time zone */
 	Oid			origin_database;	/* database where the label was written */
 	Oid			origin_relation;	/* table that the label was written for */
 } CollectionSettings;
@@ -113,6 +125,7 @@ typedef struct Collection
 } Collection;
 
 /* The settings of the server and the session; guc.c describes each */
+extern int	ttl_docs_adopt_pause;
 extern int	ttl_docs_clock_offset;
 extern char *ttl_docs_distributed_instant;
 extern int	ttl_docs_max_tables;

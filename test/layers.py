@@ -22,11 +22,12 @@ BELOW = {
     "access": ["core", "collection"],
     "write": ["core", "collection", "access"],
     "purge": ["core", "collection", "access", "write"],
+    "online": ["core", "collection", "access", "write", "purge"],
     "document": ["core", "collection", "access", "write", "purge"],
     "citus": ["core", "collection", "access", "write", "purge"],
 }
 QUESTIONS = "citus/citus.h"
-MAY_ASK = ["collection", "access", "write", "purge", "document"]
+MAY_ASK = ["collection", "access", "write", "purge", "online", "document"]
 NOTIFY = "purge/notify.h"
 MAY_NOTIFY = ["collection", "access", "write"]
 VOCABULARY = ["ttl_docs.h", "compat.h"]

@@ -263,6 +263,7 @@ prepare_table(Oid relid)
 
 	table_close(ttl_docs_open_collection(relid, AccessExclusiveLock, &collection), NoLock);
 	settings = collection.settings;
+	ttl_docs_require_adopted(relid, &settings, "convert");
 	if (ttl_docs_settings_hold(relid, &settings) == HOLD_RESTORED)
 		settings.origin_relation = InvalidOid;
 	settings.citus = settings.filling = true;

@@ -3,10 +3,15 @@
  * adopt.c
  *		adopt(): an existing table becomes a collection.
  *
- * adopt() computes _ttl and _slot from the existing documents.  Filling the
- * two new columns with an UPDATE would store every row twice.  So adopt() adds
- * the columns empty, and then fills them with ALTER COLUMN TYPE ... USING,
- * which rewrites the table once.
+ * All existing documents get the same _ts, the time of the adoption.  adopt()
+ * adds the system columns with constants as their defaults.  Core keeps such
+ * constants in the catalog, and writes no row.
+ *
+ * The table is rewritten only if rows need different values: if a document has
+ * its own ttl, or if last_modified is the name of a column with the first _ts.
+ * Filling the new columns with an UPDATE would store every row twice.  So adopt()
+ * fills them with ALTER COLUMN TYPE ... USING, which rewrites the table once.
+ * online/adopt.c does this while others use the table.
  *
  * adopt() creates the trigger first and writes the label last.  Before the
  * label exists, ttl_docs neither filters the table nor guards it against DDL.
@@ -25,6 +30,7 @@
  */
 #include "postgres.h"
 
+#include "access/relation.h"
 #include "access/table.h"
 #include "access/tableam.h"
 #include "access/xact.h"
@@ -56,13 +62,23 @@ typedef struct PresentColumns
 	bool		slot;
 } PresentColumns;
 
+static void lock_for_adoption(Oid relid, CollectionSettings *settings);
+static PresentColumns find_present_columns(Relation rel);
+static bool must_rewrite(Relation rel, const char *last_modified,
+						 PresentColumns present, bool has_own_ttl);
+static void notice_rewrite(Relation rel, const char *last_modified);
 static void complete_collection(Oid relid, const CollectionSettings *settings);
 static void recompute_tree(Oid relid, const CollectionSettings *settings);
 static char *first_stamp_expression(Relation rel, const char *last_modified,
-									bool has_ts);
+									bool has_ts, TimestampTz clock);
+static char *constant_stamp(TimestampTz clock);
 static void add_system_columns(Oid relid, const CollectionSettings *settings,
-							   const char *stamp, bool stamp_is_computed,
-							   PresentColumns present);
+							   TimestampTz clock, PresentColumns present);
+static void rewrite_system_columns(Oid relid, const CollectionSettings *settings,
+								   const char *stamp, PresentColumns present);
+static void complete_ts_column(Oid relid, const CollectionSettings *settings,
+							   bool was_present);
+static void comment_on_columns(Oid relid);
 static void require_not_null(Oid relid);
 static void set_not_null_as_owner(Oid relid);
 
@@ -105,6 +121,7 @@ ttl_docs_new_settings(bool on, int32 default_ttl, const char *indexing)
 	settings.written_floor = DT_NOBEGIN;
 	settings.due_floor = DT_NOBEGIN;
 	settings.grace_until = DT_NOBEGIN;
+	settings.adopting = DT_NOBEGIN;
 	if (on && settings.indexing == INDEXING_NONE)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -121,14 +138,76 @@ void
 ttl_docs_adopt_table(Oid relid, CollectionSettings *settings,
 					 const char *doc_column, const char *last_modified)
 {
+	TimestampTz clock = ttl_docs_clock();
 	Relation	rel;
 	PresentColumns present;
 	Collection	collection;
 	NewlyExpired expired = {.is_complete = true};
 	char	   *stamp;
+	bool		has_own_ttl;
+	bool		rewrites;
 
+	lock_for_adoption(relid, settings);
+	if (ttl_docs_lookup_collection(relid, &collection) && collection.root == relid)
+		ttl_docs_require_adopted(relid, &collection.settings, "adopt");
+	if (ttl_docs_lookup_collection(relid, &collection) && collection.root == relid &&
+		!ttl_docs_has_trigger(relid))
+	{
+		complete_collection(relid, &collection.settings);
+		return;
+	}
+	rel = relation_open(relid, NoLock);
+	ttl_docs_require_new_collection(rel);
+	ttl_docs_choose_doc_column(rel, doc_column, &settings->doc_column);
+	present = find_present_columns(rel);
+	stamp = first_stamp_expression(rel, last_modified, present.ts, clock);
+	has_own_ttl = ttl_docs_has_rows_with_ttl(rel, NameStr(settings->doc_column));
+	if (settings->on && has_own_ttl)
+		ttl_docs_refuse_invalid_ttl(relid, NameStr(settings->doc_column),
+									psprintf("%s.document_ttl(%s) OPERATOR(pg_catalog.=) %d",
+											 TTL_DOCS_SCHEMA,
+											 quote_identifier(NameStr(settings->doc_column)),
+											 TTL_INVALID));
+	if (!present.ts && last_modified == NULL)
+		ttl_docs_refuse_lossy_replication(rel);
+
+	rewrites = must_rewrite(rel, last_modified, present, has_own_ttl);
+	if (rewrites)
+		notice_rewrite(rel, last_modified);
+	relation_close(rel, NoLock);
+
+	ttl_docs_create_trigger(relid, settings->citus);
+	if (rewrites)
+		rewrite_system_columns(relid, settings, stamp, present);
+	else
+		add_system_columns(relid, settings, clock, present);
+	/* on Citus, each node recomputes its shards when the label arrives */
+	if ((present.ttl || present.slot) && !settings->citus)
+		recompute_tree(relid, settings);
+	ttl_docs_create_purge_index(relid, settings->indexing);
+
+	if (doc_column == NULL)
+		ttl_docs_warn_of_chosen_column(relid, NameStr(settings->doc_column));
+	expired.count = ttl_docs_warn_on_adopt(relid, settings, has_own_ttl,
+										   present.ts || last_modified != NULL);
+	ttl_docs_begin_grace(relid, settings, &expired);
+
+	settings->origin_database = MyDatabaseId;
+	settings->origin_relation = relid;
+	ttl_docs_write_label(relid, settings);
+}
+
+/*
+ * Locks the table and its partitions, on all nodes if Citus manages the table.
+ * Sets settings->citus.
+ */
+static void
+lock_for_adoption(Oid relid, CollectionSettings *settings)
+{
 	/* locks are taken on all nodes first; the checks before need no lock */
-	rel = ttl_docs_open_owned(relid, AccessShareLock);
+	Relation	rel = ttl_docs_open_owned(relid, AccessShareLock);
+
+	ttl_docs_refuse_concurrent_change(relid);
 	ttl_docs_require_heap(rel);
 	ttl_docs_refuse_shard(relid);
 	settings->citus = ttl_docs_is_shell(relid);
@@ -143,16 +222,18 @@ ttl_docs_adopt_table(Oid relid, CollectionSettings *settings,
 	table_close(rel, AccessShareLock);
 	if (settings->citus)
 		ttl_docs_lock_on_all_nodes(relid, AccessExclusiveLock);
-	rel = ttl_docs_open_owned(relid, AccessExclusiveLock);
+	table_close(ttl_docs_open_owned(relid, AccessExclusiveLock), NoLock);
 	ttl_docs_lock_tree(relid, AccessExclusiveLock);
 	ttl_docs_require_no_pending_detach(relid);
-	if (ttl_docs_lookup_collection(relid, &collection) && collection.root == relid &&
-		!ttl_docs_has_trigger(relid))
-	{
-		table_close(rel, NoLock);
-		complete_collection(relid, &collection.settings);
-		return;
-	}
+}
+
+/* Raises an error if the table is a collection, or cannot become one. */
+void
+ttl_docs_require_new_collection(Relation rel)
+{
+	Oid			relid = RelationGetRelid(rel);
+	Collection	collection;
+
 	if (ttl_docs_lookup_collection(relid, &collection))
 		ereport(ERROR,
 				(errcode(ERRCODE_DUPLICATE_OBJECT),
@@ -174,37 +255,43 @@ ttl_docs_adopt_table(Oid relid, CollectionSettings *settings,
 						TTL_DOCS_TRIGGER, RelationGetRelationName(rel)),
 				 errdetail("ttl_docs uses this name for its own trigger."),
 				 errhint("Rename the trigger with ALTER TRIGGER ... RENAME TO.")));
-	ttl_docs_choose_doc_column(rel, doc_column, &settings->doc_column);
+}
+
+static PresentColumns
+find_present_columns(Relation rel)
+{
+	PresentColumns present;
+
 	present.ts = ttl_docs_find_system_column(rel, TTL_DOCS_TS_COLUMN, TIMESTAMPTZOID);
 	present.ttl = ttl_docs_find_system_column(rel, TTL_DOCS_TTL_COLUMN, INT4OID);
 	present.slot = ttl_docs_find_system_column(rel, TTL_DOCS_SLOT_COLUMN, INT8OID);
-	stamp = first_stamp_expression(rel, last_modified, present.ts);
-	if (settings->on)
-		ttl_docs_refuse_invalid_ttl(relid, NameStr(settings->doc_column),
-									psprintf("%s.document_ttl(%s) OPERATOR(pg_catalog.=) %d",
-											 TTL_DOCS_SCHEMA,
-											 quote_identifier(NameStr(settings->doc_column)),
-											 TTL_INVALID));
-	if (!present.ts && last_modified == NULL)
-		ttl_docs_refuse_lossy_replication(rel);
-	table_close(rel, NoLock);
+	return present;
+}
 
-	ttl_docs_create_trigger(relid, settings->citus);
-	add_system_columns(relid, settings, stamp, last_modified != NULL, present);
-	/* on Citus, each node recomputes its shards when the label arrives */
-	if ((present.ttl || present.slot) && !settings->citus)
-		recompute_tree(relid, settings);
-	ttl_docs_create_purge_index(relid, settings->indexing);
+/*
+ * Do rows need different values in a new column?  Where a column is there
+ * already, recompute_tree() writes its values.
+ */
+static bool
+must_rewrite(Relation rel, const char *last_modified, PresentColumns present,
+			 bool has_own_ttl)
+{
+	if (present.ttl && present.slot)
+		return false;
+	return has_own_ttl ||
+		((last_modified != NULL || present.ts) && ttl_docs_exists_as_owner(rel, "true"));
+}
 
-	if (doc_column == NULL)
-		ttl_docs_warn_of_chosen_column(relid, NameStr(settings->doc_column));
-	expired.count = ttl_docs_warn_on_adopt(relid, settings,
-										   present.ts || last_modified != NULL);
-	ttl_docs_begin_grace(relid, settings, &expired);
-
-	settings->origin_database = MyDatabaseId;
-	settings->origin_relation = relid;
-	ttl_docs_write_label(relid, settings);
+static void
+notice_rewrite(Relation rel, const char *last_modified)
+{
+	ereport(NOTICE,
+			(errmsg("adopt() rewrites table \"%s\", and no other session can use it meanwhile",
+					RelationGetRelationName(rel)),
+			 last_modified != NULL ?
+			 errdetail("Each row gets a value from column \"%s\".", last_modified) :
+			 errdetail("Rows get different values, for example because documents have a \"ttl\"."),
+			 errhint("To adopt a large table while others use it, cancel, and run CALL ttl_docs.adopt_concurrently() with the same arguments.")));
 }
 
 /*
@@ -247,12 +334,11 @@ recompute_tree(Oid relid, const CollectionSettings *settings)
 
 /* Returns an SQL expression for the first _ts of each existing document. */
 static char *
-first_stamp_expression(Relation rel, const char *last_modified, bool has_ts)
+first_stamp_expression(Relation rel, const char *last_modified, bool has_ts,
+					   TimestampTz clock)
 {
 	if (last_modified == NULL)
-		return has_ts ? pstrdup(TTL_DOCS_TS_COLUMN) :
-			psprintf("%s.first_ts(NULL::pg_catalog.timestamptz, " INT64_FORMAT ")",
-					 TTL_DOCS_INTERNAL, (int64) ttl_docs_clock());
+		return has_ts ? pstrdup(TTL_DOCS_TS_COLUMN) : constant_stamp(clock);
 
 	if (has_ts)
 		ereport(ERROR,
@@ -263,19 +349,69 @@ first_stamp_expression(Relation rel, const char *last_modified, bool has_ts)
 						 TTL_DOCS_TS_COLUMN, TTL_DOCS_TS_COLUMN)));
 	ttl_docs_require_last_modified(rel, last_modified);
 	return psprintf("%s.first_ts(%s, " INT64_FORMAT ")", TTL_DOCS_INTERNAL,
-					quote_identifier(last_modified), (int64) ttl_docs_clock());
+					quote_identifier(last_modified), (int64) clock);
+}
+
+/* An SQL expression for a time, whatever DateStyle and TimeZone are */
+static char *
+constant_stamp(TimestampTz clock)
+{
+	return psprintf("%s.first_ts(NULL::pg_catalog.timestamptz, " INT64_FORMAT ")",
+					TTL_DOCS_INTERNAL, (int64) clock);
+}
+
+/*
+ * Adds the missing system columns, with the same values for all rows.  No row
+ * is written.
+ */
+static void
+add_system_columns(Oid relid, const CollectionSettings *settings, TimestampTz clock,
+				   PresentColumns present)
+{
+	char	   *table = ttl_docs_quoted_name(relid);
+	Stamp		stamp = {.ts = clock, .inherits = true};
+	StringInfoData add;
+
+	initStringInfo(&add);
+	if (!present.ts)
+		appendStringInfo(&add, ", ADD COLUMN %s pg_catalog.timestamptz NOT NULL DEFAULT %s",
+						 TTL_DOCS_TS_COLUMN, constant_stamp(clock));
+	if (!present.ttl)
+		appendStringInfo(&add, ", ADD COLUMN %s pg_catalog.int4", TTL_DOCS_TTL_COLUMN);
+	if (!present.slot)
+		appendStringInfo(&add, ", ADD COLUMN %s pg_catalog.int8 DEFAULT " INT64_FORMAT,
+						 TTL_DOCS_SLOT_COLUMN,
+						 ttl_docs_slot_under(settings, &stamp));
+	if (add.len > 0)
+		ttl_docs_run_ddl("ALTER TABLE %s %s", table, add.data + 2);
+	if (!present.slot)
+		ttl_docs_run_ddl("ALTER TABLE %s ALTER COLUMN %s DROP DEFAULT", table,
+						 TTL_DOCS_SLOT_COLUMN);
+	complete_ts_column(relid, settings, present.ts);
+	comment_on_columns(relid);
+}
+
+/*
+ * The same for a table that has none of the columns, with "clock" as _ts of all
+ * rows.
+ */
+void
+ttl_docs_add_constant_columns(Oid relid, const CollectionSettings *settings,
+							  TimestampTz clock)
+{
+	PresentColumns present = {false};
+
+	add_system_columns(relid, settings, clock, present);
 }
 
 /*
  * Adds the missing system columns and fills them in one rewrite of the table:
  * ALTER COLUMN TYPE ... USING can compute a value from other columns of the
- * row.  If stamp_is_computed is false, all rows get the same _ts, as a
- * default of the new column; a default needs no rewrite.
+ * row.
  */
 static void
-add_system_columns(Oid relid, const CollectionSettings *settings,
-				   const char *stamp, bool stamp_is_computed,
-				   PresentColumns present)
+rewrite_system_columns(Oid relid, const CollectionSettings *settings,
+					   const char *stamp, PresentColumns present)
 {
 	char	   *table = ttl_docs_quoted_name(relid);
 	const char *doc = quote_identifier(NameStr(settings->doc_column));
@@ -284,7 +420,7 @@ add_system_columns(Oid relid, const CollectionSettings *settings,
 
 	initStringInfo(&add);
 	initStringInfo(&fill);
-	if (!present.ts && stamp_is_computed)
+	if (!present.ts)
 	{
 		/* a placeholder, so that the column can be NOT NULL from the start */
 		appendStringInfo(&add, ", ADD COLUMN %s pg_catalog.timestamptz NOT NULL DEFAULT pg_catalog.to_timestamp(0)",
@@ -292,9 +428,6 @@ add_system_columns(Oid relid, const CollectionSettings *settings,
 		appendStringInfo(&fill, ", ALTER COLUMN %s TYPE pg_catalog.timestamptz USING %s",
 						 TTL_DOCS_TS_COLUMN, stamp);
 	}
-	else if (!present.ts)
-		appendStringInfo(&add, ", ADD COLUMN %s pg_catalog.timestamptz NOT NULL DEFAULT %s",
-						 TTL_DOCS_TS_COLUMN, stamp);
 	if (!present.ttl)
 	{
 		appendStringInfo(&add, ", ADD COLUMN %s pg_catalog.int4", TTL_DOCS_TTL_COLUMN);
@@ -308,16 +441,28 @@ add_system_columns(Oid relid, const CollectionSettings *settings,
 						 TTL_DOCS_SLOT_COLUMN, TTL_DOCS_INTERNAL, stamp,
 						 TTL_DOCS_SCHEMA, doc, settings->default_ttl);
 	}
+	ttl_docs_run_ddl("ALTER TABLE %s %s", table, add.data + 2);
+	ttl_docs_run_ddl("ALTER TABLE %s %s", table, fill.data + 2);
+	complete_ts_column(relid, settings, present.ts);
+	comment_on_columns(relid);
+}
 
-	if (add.len > 0)
-		ttl_docs_run_ddl("ALTER TABLE %s %s", table, add.data + 2);
-	if (fill.len > 0)
-		ttl_docs_run_ddl("ALTER TABLE %s %s", table, fill.data + 2);
+/* Sets the default of _ts, and makes a column that was there NOT NULL. */
+static void
+complete_ts_column(Oid relid, const CollectionSettings *settings, bool was_present)
+{
 	ttl_docs_set_ts_default(relid, settings->citus);
-	if (present.ts && settings->citus)
+	if (was_present && settings->citus)
 		require_not_null(relid);
-	else if (present.ts)
+	else if (was_present)
 		set_not_null_as_owner(relid);
+}
+
+static void
+comment_on_columns(Oid relid)
+{
+	char	   *table = ttl_docs_quoted_name(relid);
+
 	ttl_docs_run_ddl("COMMENT ON COLUMN %s.%s IS 'ttl_docs: when the document was last written'",
 					 table, TTL_DOCS_TS_COLUMN);
 	ttl_docs_run_ddl("COMMENT ON COLUMN %s.%s IS 'ttl_docs: the document''s own ttl; NULL inherits; ignored while TTL is off, see ttl_docs.collections'",

@@ -48,13 +48,16 @@ typedef struct AdoptedDocuments
 {
 	int64		expired;		/* how many are expired under the new settings */
 	int64		with_ttl;		/* how many have their own ttl */
-	char	   *example;		/* an excerpt of a document with its own ttl */
+	const char *example;		/* an excerpt of a document with its own ttl */
 	int			example_ttl;	/* the ttl of the example */
+	bool		is_committed;	/* is it too late to roll the adoption back? */
 } AdoptedDocuments;
 
 static AdoptedDocuments count_documents(Relation rel,
 										const CollectionSettings *settings,
 										bool has_old_stamps);
+static void warn_of_documents(Relation rel, const CollectionSettings *settings,
+							  bool is_on, const AdoptedDocuments *documents);
 static void find_example(Relation rel, const CollectionSettings *settings,
 						 AdoptedDocuments *documents);
 static void warn_of_own_ttl(Relation rel, const AdoptedDocuments *documents);
@@ -67,26 +70,52 @@ static int	describe_foreign_key(Oid constraint, int nlisted, StringInfo text);
 /*
  * Warns about documents and foreign keys of a table that is being adopted.
  * Returns the number of documents that are expired under the new settings.
- * has_old_stamps is false if adopt() has just stamped all documents; then
- * none is expired.
+ * has_own_ttl tells whether any document has its own ttl.  has_old_stamps is
+ * false if adopt() has just stamped all documents; then none is expired.
  */
 int64
 ttl_docs_warn_on_adopt(Oid relid, const CollectionSettings *settings,
-					   bool has_old_stamps)
+					   bool has_own_ttl, bool has_old_stamps)
 {
 	Relation	rel = table_open(relid, NoLock);
-	AdoptedDocuments documents = count_documents(rel, settings, has_old_stamps);
+	AdoptedDocuments documents = {0};
 
-	if (settings->on)
+	if (has_own_ttl || has_old_stamps)
+		documents = count_documents(rel, settings, has_old_stamps);
+	warn_of_documents(rel, settings, settings->on, &documents);
+	table_close(rel, NoLock);
+	return documents.expired;
+}
+
+/*
+ * The same warnings for a table that adopt_concurrently() has adopted.  The
+ * caller has counted the documents with their own ttl.
+ */
+void
+ttl_docs_warn_on_concurrent_adopt(Oid relid, const CollectionSettings *settings,
+								  int64 with_ttl, const char *example, int32 example_ttl)
+{
+	Relation	rel = table_open(relid, AccessShareLock);
+	AdoptedDocuments documents = {.with_ttl = with_ttl, .example = example,
+	.example_ttl = example_ttl, .is_committed = true};
+
+	list_free(find_all_inheritors(relid, AccessShareLock, NULL));
+	warn_of_documents(rel, settings, settings->target_on, &documents);
+	table_close(rel, AccessShareLock);
+}
+
+static void
+warn_of_documents(Relation rel, const CollectionSettings *settings, bool is_on,
+				  const AdoptedDocuments *documents)
+{
+	if (is_on)
 	{
-		warn_of_own_ttl(rel, &documents);
+		warn_of_own_ttl(rel, documents);
 		warn_of_blocking_foreign_keys(rel);
 	}
 	else
-		warn_of_ignored_ttl(rel, &documents);
+		warn_of_ignored_ttl(rel, documents);
 	warn_of_ttl_column(rel, NameStr(settings->doc_column));
-	table_close(rel, NoLock);
-	return documents.expired;
 }
 
 /*
@@ -186,6 +215,8 @@ find_example(Relation rel, const CollectionSettings *settings,
 static void
 warn_of_own_ttl(Relation rel, const AdoptedDocuments *documents)
 {
+	char	   *table = ttl_docs_quoted_name(RelationGetRelid(rel));
+
 	if (documents->with_ttl == 0)
 		return;
 	ereport(NOTICE,
@@ -196,9 +227,11 @@ warn_of_own_ttl(Relation rel, const AdoptedDocuments *documents)
 						   RelationGetRelationName(rel)),
 			 errdetail("For example, the ttl is %d in %s.", documents->example_ttl,
 					   documents->example),
+			 documents->is_committed ?
+			 errhint("To see the live ones: SELECT * FROM %s WHERE %s IS NOT NULL. The owner also sees the expired ones after SET row_security = off. If the property means something else in these documents, see \"A DefaultTTL that was too short\" in docs/operations.md.",
+					 table, TTL_DOCS_TTL_COLUMN) :
 			 errhint("To see the live ones: SELECT * FROM %s WHERE %s IS NOT NULL. The owner also sees the expired ones after SET row_security = off. If the property means something else in these documents, roll back and rename the property first. After the commit, see \"A DefaultTTL that was too short\" in docs/operations.md.",
-					 ttl_docs_quoted_name(RelationGetRelid(rel)),
-					 TTL_DOCS_TTL_COLUMN)));
+					 table, TTL_DOCS_TTL_COLUMN)));
 }
 
 static void

@@ -91,7 +91,9 @@ static bool load(Oid relid, CacheEntry *entry);
 static void find_parent(CacheEntry *entry);
 static bool snapshot_sees_column(Snapshot snapshot, Oid relid, AttrNumber attno);
 static bool is_mvcc(Snapshot snapshot);
+static bool is_adopted_in_place(const Collection *latest, Snapshot snapshot);
 static bool snapshot_sees_table(Snapshot snapshot, Oid relid);
+static int	columns_at(Snapshot snapshot, Oid relid);
 static void forget_entries(bool only_partitions);
 
 void
@@ -158,7 +160,8 @@ ttl_docs_is_filling(Oid relid)
  * Reads the settings of a collection as a snapshot sees them.  root is the
  * table that has the label.  If the snapshot does not see the table at all,
  * sets *settings to the latest settings.  Returns false if the snapshot sees a
- * plain table that became a collection later.  With use_cache = false, all
+ * plain table that became a collection later, unless adopt_concurrently() is
+ * still adopting it.  With use_cache = false, all
  * processes that use the same snapshot get the same answer.
  */
 bool
@@ -167,12 +170,13 @@ ttl_docs_settings_at(Oid root, Snapshot snapshot, bool use_cache,
 {
 	CacheEntry *entry = lookup(root);
 	TransactionId writer;
-	AttrNumber	ts;
+	Collection	latest;
 	bool		is_own;
 
 	if (entry == NULL || !entry->has_own_label)
 		return false;
-	*settings = entry->collection.settings;
+	latest = entry->collection;
+	*settings = latest.settings;
 	if (!is_mvcc(snapshot))
 		return true;
 
@@ -183,11 +187,25 @@ ttl_docs_settings_at(Oid root, Snapshot snapshot, bool use_cache,
 	is_own = TransactionIdIsCurrentTransactionId(entry->label_writer);
 	if (use_cache && !is_own && !XidInMVCCSnapshot(entry->label_writer, snapshot))
 		return true;
-	ts = entry->collection.ts;
 	if (ttl_docs_read_label_at(root, snapshot, settings, &writer))
-		return is_own || snapshot_sees_column(snapshot, root, ts);
+		return is_own || snapshot_sees_column(snapshot, root, latest.ts);
+	*settings = latest.settings;
 	/* if the snapshot does not see the table, it sees no rows of it either */
-	return is_own || !snapshot_sees_table(snapshot, root);
+	return is_own || !snapshot_sees_table(snapshot, root) ||
+		is_adopted_in_place(&latest, snapshot);
+}
+
+/*
+ * Is adopt_concurrently() adopting a table that is a plain table for the
+ * snapshot?  It does not rewrite the table, and TTL is off meanwhile, so the
+ * latest settings are right for the snapshot, too.  If other columns were added
+ * before the system columns, the table may have been rewritten then.
+ */
+static bool
+is_adopted_in_place(const Collection *latest, Snapshot snapshot)
+{
+	return latest->settings.adopting != DT_NOBEGIN &&
+		latest->ts == columns_at(snapshot, latest->root) + 1;
 }
 
 /*
@@ -251,18 +269,30 @@ is_mvcc(Snapshot snapshot)
 static bool
 snapshot_sees_table(Snapshot snapshot, Oid relid)
 {
+	return columns_at(snapshot, relid) >= 0;
+}
+
+/*
+ * How many columns a table has for a snapshot, dropped ones included; -1 if the
+ * snapshot does not see the table.
+ */
+static int
+columns_at(Snapshot snapshot, Oid relid)
+{
 	Relation	classes = table_open(RelationRelationId, AccessShareLock);
 	ScanKeyData key;
 	SysScanDesc scan;
-	bool		found;
+	HeapTuple	tuple;
+	int			columns;
 
 	ScanKeyInit(&key, Anum_pg_class_oid, BTEqualStrategyNumber, F_OIDEQ,
 				ObjectIdGetDatum(relid));
 	scan = systable_beginscan(classes, ClassOidIndexId, true, snapshot, 1, &key);
-	found = HeapTupleIsValid(systable_getnext(scan));
+	tuple = systable_getnext(scan);
+	columns = HeapTupleIsValid(tuple) ? ((Form_pg_class) GETSTRUCT(tuple))->relnatts : -1;
 	systable_endscan(scan);
 	table_close(classes, AccessShareLock);
-	return found;
+	return columns;
 }
 
 static inline Oid *

@@ -23,8 +23,6 @@ extern int	ttl_docs_remove_all_labels(void);
 /* label_json.c */
 extern char *ttl_docs_print_label(const CollectionSettings *settings);
 extern void ttl_docs_parse_label(const char *label, CollectionSettings *settings);
-extern const char *ttl_docs_indexing_name(IndexingMode indexing);
-extern IndexingMode ttl_docs_parse_indexing(const char *name);
 
 /* cache.c */
 extern void ttl_docs_find_columns(Oid relid, Collection *collection);
@@ -32,10 +30,8 @@ extern void ttl_docs_invalidate_tree(Oid relid);
 
 /* partitions.c */
 extern List *ttl_docs_partition_tree(Oid relid, LOCKMODE lockmode);
-extern void ttl_docs_require_no_pending_detach(Oid relid);
 
 /* open.c */
-extern Relation ttl_docs_open_owned(Oid relid, LOCKMODE lockmode);
 extern void ttl_docs_require_unused(Relation rel, const char *action);
 extern Relation ttl_docs_open_unused(Oid relid, LOCKMODE lockmode,
 									 const char *action, Collection *collection);
@@ -45,65 +41,38 @@ extern RangeVar *ttl_docs_parse_name(const char *name);
 
 /* adoptable.c */
 extern void ttl_docs_refuse_system_column_in_key(Relation rel);
-extern void ttl_docs_require_heap(Relation rel);
-extern void ttl_docs_refuse_shard(Oid relid);
 pg_noreturn extern void ttl_docs_report_mixed_partition(Oid parent, Oid child);
-extern AttrNumber ttl_docs_find_system_column(Relation rel, const char *name,
-											  Oid type);
 
 /* purge_index.c */
 extern Oid	ttl_docs_other_purge_index(Relation rel, IndexingMode indexing,
 									   Oid excluded);
 extern void ttl_docs_create_purge_index(Oid relid, IndexingMode indexing);
-extern void ttl_docs_drop_purge_index(Oid relid, IndexingMode indexing);
+extern void ttl_docs_drop_invalid_purge_indexes(Oid root, IndexingMode indexing);
 
 /* trigger_setup.c */
 extern bool ttl_docs_fetch_trigger(Oid trigger, Snapshot snapshot,
 								   FormData_pg_trigger *form);
 extern void ttl_docs_require_last_trigger(Relation rel);
 
-/* default_ttl.c */
-extern bool ttl_docs_default_ttl_arg(FunctionCallInfo fcinfo, int arg,
-									 int32 *default_ttl);
-
 /* invalid_ttl.c */
 extern void ttl_docs_refuse_invalid_ttl(Oid relid, const char *doc_column,
 										const char *condition);
+extern bool ttl_docs_has_rows_with_ttl(Relation rel, const char *doc_column);
 
-/* grace.c */
-/* How many documents a change of settings makes expire */
-typedef struct NewlyExpired
-{
-	int64		count;
-	bool		is_complete;	/* false if there may be more than "count" */
-	bool		is_unknown;		/* if true, ignore "count" */
-	int			entries_read;	/* of the purge index */
-} NewlyExpired;
-extern void ttl_docs_hold_newly_expired(Oid relid, Oid root,
-										const CollectionSettings *before,
-										CollectionSettings *settings);
-extern void ttl_docs_begin_grace(Oid root, CollectionSettings *settings,
-								 const NewlyExpired *found);
+/* expired_rows.c */
+typedef struct ExpiredRows ExpiredRows;
+extern ExpiredRows *ttl_docs_begin_expired_rows(Relation rel,
+												const Collection *collection);
+extern TupleTableSlot *ttl_docs_next_expired_row(ExpiredRows *expired);
+extern void ttl_docs_end_expired_rows(ExpiredRows *expired);
 
 /* adopt.c */
-extern CollectionSettings ttl_docs_new_settings(bool on, int32 default_ttl,
-												const char *indexing);
 extern void ttl_docs_adopt_table(Oid relid, CollectionSettings *settings,
 								 const char *doc_column, const char *last_modified);
 
-/* adopt_columns.c */
-extern void ttl_docs_choose_doc_column(Relation rel, const char *doc_column,
-									   NameData *name);
-extern void ttl_docs_require_last_modified(Relation rel, const char *last_modified);
-
 /* adopt_notices.c */
 extern int64 ttl_docs_warn_on_adopt(Oid relid, const CollectionSettings *settings,
-									bool has_old_stamps);
-extern void ttl_docs_warn_of_chosen_column(Oid relid, const char *doc_column);
-
-/* replication.c */
-extern void ttl_docs_refuse_lossy_replication(Relation rel);
-extern void ttl_docs_warn_of_replication(Oid relid);
+									bool has_own_ttl, bool has_old_stamps);
 
 /* ddl_notes.c */
 
@@ -133,6 +102,8 @@ typedef struct Note
 	Oid			type;			/* before the command */
 	int32		typmod;			/* before the command */
 	bool		is_doc;			/* is this the document column? */
+	bool		is_last_modified;	/* does an adoption that is not complete
+									 * take the first _ts from this column? */
 	bool		is_piece;		/* is this the document column or a system
 								 * column? */
 	bool		is_dropped;
@@ -152,6 +123,7 @@ extern void ttl_docs_check_drop_index_concurrently(Oid index, Oid table,
 extern int	ttl_docs_errhint_release(Oid root);
 
 /* ddl_columns.c */
+extern void ttl_docs_refuse_last_modified_change(AlterTableStmt *stmt);
 extern void ttl_docs_review_column(Note *note, Node *parsetree);
 extern void ttl_docs_require_columns(Oid relid, const Collection *collection);
 extern void ttl_docs_resolve_types(AlterTableStmt *stmt);

@@ -6,6 +6,10 @@
  * - A command that drops or changes the document column, or drops, renames or
  *   changes a system column, is refused.
  * - If a command renames the document column, the label gets the new name.
+ * - The same holds for the column "last_modified" of an adoption that is not
+ *   complete.  A command that drops or changes it is refused before it waits
+ *   for its lock: the lock of a concurrent index build can last for hours, and
+ *   all readers would wait behind the command.
  * - ALTER COLUMN TYPE is accepted if it changes neither the type nor the
  *   values, because schema migration tools send such commands.
  *
@@ -16,6 +20,7 @@
 #include "access/htup_details.h"
 #include "access/xact.h"
 #include "access/table.h"
+#include "catalog/namespace.h"
 #include "catalog/pg_type.h"
 #include "commands/trigger.h"
 #include "parser/parse_type.h"
@@ -26,7 +31,7 @@
 
 #include "collection/collection_internal.h"
 
-static void follow_rename(Note *note, Collection *collection);
+static void follow_rename(Note *note, Collection *collection, NameData *in_label);
 static bool changes_type(const Note *note, Node *parsetree);
 static bool keeps_type(const Note *note);
 static bool is_plain_column(Node *expr, const Note *note);
@@ -34,6 +39,8 @@ pg_noreturn static void report_dropped_column(const char *column, Oid relid,
 											  Oid root);
 pg_noreturn static void report_changed_column(const char *column, Oid relid,
 											  Oid root);
+pg_noreturn static void report_needed_column(const char *column,
+											 const Collection *collection);
 
 /* Reviews a changed or dropped column, or a dropped constraint. */
 void
@@ -53,29 +60,58 @@ ttl_docs_review_column(Note *note, Node *parsetree)
 		report_dropped_column(NameStr(note->name), note->relid, collection.root);
 	if (note->is_piece && changes_type(note, parsetree))
 		report_changed_column(NameStr(note->name), note->relid, collection.root);
+	if (note->is_last_modified &&
+		(note->is_dropped || changes_type(note, parsetree)))
+		report_needed_column(NameStr(note->name), &collection);
 	/* the same command also changes the root, which has its own note */
 	if (note->relid != collection.root)
 		return;
 	if (note->is_doc)
-		follow_rename(note, &collection);
+		follow_rename(note, &collection, &collection.settings.doc_column);
+	if (note->is_last_modified)
+		follow_rename(note, &collection, &collection.settings.last_modified);
 	ttl_docs_require_columns(note->relid, &collection);
 }
 
-/* Writes the new name of the document column to the label. */
+/* Writes the new name of a column to the label, where "in_label" has the old. */
 static void
-follow_rename(Note *note, Collection *collection)
+follow_rename(Note *note, Collection *collection, NameData *in_label)
 {
 	char	   *name = get_attname(note->relid, note->attno, true);
 
-	if (name == NULL ||
-		strcmp(name, NameStr(collection->settings.doc_column)) == 0)
+	if (name == NULL || strcmp(name, NameStr(*in_label)) == 0)
 		return;
 	ttl_docs_require_no_pending_detach(note->relid);
-	namestrcpy(&collection->settings.doc_column, name);
+	namestrcpy(in_label, name);
 	/* Citus runs the command on all nodes and shards, and each changes its label */
 	ttl_docs_set_label(note->relid, &collection->settings);
 	CommandCounterIncrement();
 	(void) ttl_docs_lookup_collection(note->relid, collection);
+}
+
+/*
+ * Called before an ALTER TABLE.  Raises an error if it drops or changes the
+ * column "last_modified" of an adoption that is not complete.  Only names are
+ * compared here; the review finds the column in all other cases.
+ */
+void
+ttl_docs_refuse_last_modified_change(AlterTableStmt *stmt)
+{
+	Oid			relid = RangeVarGetRelid(stmt->relation, NoLock, true);
+	Collection	collection;
+	ListCell   *lc;
+
+	if (!OidIsValid(relid) || !ttl_docs_lookup_collection(relid, &collection) ||
+		collection.settings.adopting == DT_NOBEGIN)
+		return;
+	foreach(lc, stmt->cmds)
+	{
+		AlterTableCmd *cmd = lfirst_node(AlterTableCmd, lc);
+
+		if ((cmd->subtype == AT_DropColumn || cmd->subtype == AT_AlterColumnType) &&
+			strcmp(cmd->name, NameStr(collection.settings.last_modified)) == 0)
+			report_needed_column(cmd->name, &collection);
+	}
 }
 
 /*
@@ -240,4 +276,17 @@ report_changed_column(const char *column, Oid relid, Oid root)
 			 errmsg("cannot change column \"%s\" of the collection \"%s\"",
 					column, get_rel_name(relid)),
 			 ttl_docs_errhint_release(root)));
+}
+
+static void
+report_needed_column(const char *column, const Collection *collection)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
+			 errmsg("cannot drop or change column \"%s\" while \"%s\" is being adopted",
+					column, get_rel_name(collection->root)),
+			 errdetail("The adoption takes the first \"%s\" of the documents from this column.",
+					   TTL_DOCS_TS_COLUMN),
+			 errhint("Wait until the adoption is complete, see ttl_docs.stat_progress. If it was interrupted, continue it: %s.",
+					 ttl_docs_adoption_command(collection->root, &collection->settings))));
 }

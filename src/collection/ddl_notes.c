@@ -91,6 +91,7 @@ ttl_docs_begin_notes(Node *parsetree, ProcessUtilityContext context)
 	/* core changes this parse tree, and the review reads it afterwards */
 	if (IsA(parsetree, AlterTableStmt))
 	{
+		ttl_docs_refuse_last_modified_change((AlterTableStmt *) parsetree);
 		parsetree = copyObject(parsetree);
 		ttl_docs_resolve_types((AlterTableStmt *) parsetree);
 	}
@@ -189,6 +190,8 @@ note_column(Oid relid, AttrNumber attno, bool is_dropped)
 		get_atttypetypmodcoll(relid, attno, &note->type, &note->typmod, &collation);
 	}
 	note->is_doc = attno == collection.doc;
+	note->is_last_modified = attno > 0 && collection.settings.adopting != DT_NOBEGIN &&
+		strcmp(NameStr(note->name), NameStr(collection.settings.last_modified)) == 0;
 	note->is_piece = note->is_doc || attno == collection.ts ||
 		attno == collection.ttl || attno == collection.slot;
 }

@@ -36,6 +36,8 @@
 
 static bool lock_to_attach(RangeVar *parent_name, RangeVar *child_name,
 						   Collection *into, AttachedCollection *attached);
+static void require_same_adoption(Oid child, const CollectionSettings *settings,
+								  const CollectionSettings *into);
 static void require_owner(const RangeVar *name, Oid relid, Oid old_relid,
 						  void *arg);
 static void require_still_expired(Oid child, const CollectionSettings *settings,
@@ -94,9 +96,25 @@ ttl_docs_prepare_attach(Node *parsetree, AttachedCollection *attached)
 	}
 
 	table_close(ttl_docs_open_collection(attached->child, NoLock, &collection), NoLock);
+	require_same_adoption(attached->child, &collection.settings, &into.settings);
 	require_still_expired(attached->child, &collection.settings,
 						  into.root, &into.settings);
 	ttl_docs_drop_trigger(attached->child);
+}
+
+/*
+ * Raises an error if a collection (child) has rows that are not filled yet,
+ * and the adoption of its new root would not fill them.  A partition that was
+ * detached during the adoption of its root can come back.
+ */
+static void
+require_same_adoption(Oid child, const CollectionSettings *settings,
+					  const CollectionSettings *into)
+{
+	ttl_docs_refuse_concurrent_change(child);
+	if (settings->adopting != into->adopting ||
+		strcmp(NameStr(settings->last_modified), NameStr(into->last_modified)) != 0)
+		ttl_docs_require_adopted(child, settings, "attach");
 }
 
 /*
@@ -285,7 +303,8 @@ review_new_partition(Oid relid, const Collection *collection)
 	/* core does not copy a hidden trigger of the parent */
 	if (collection->settings.citus)
 		ttl_docs_create_trigger(relid, true);
-	if (collection->settings.on && !IsBinaryUpgrade && !is_shell)
+	if ((collection->settings.on || collection->settings.target_on) &&
+		!IsBinaryUpgrade && !is_shell)
 		ttl_docs_refuse_invalid_ttl(relid, NameStr(collection->settings.doc_column),
 									psprintf("%s OPERATOR(pg_catalog.=) %d",
 											 TTL_DOCS_TTL_COLUMN, TTL_INVALID));

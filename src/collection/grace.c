@@ -61,8 +61,6 @@ PG_FUNCTION_INFO_V1(ttl_docs_node_newly_expired);
  */
 #define MAX_ENTRIES_READ	10000
 
-static NewlyExpired count_newly_expired(Oid relid, const CollectionSettings *before,
-										const CollectionSettings *after);
 static bool has_newly_expired(const CollectionSettings *before,
 							  const CollectionSettings *after,
 							  ExpiryBounds *bounds_before, ExpiryBounds *bounds_after);
@@ -96,7 +94,7 @@ void
 ttl_docs_hold_newly_expired(Oid relid, Oid root, const CollectionSettings *before,
 							CollectionSettings *settings)
 {
-	NewlyExpired found = count_newly_expired(relid, before, settings);
+	NewlyExpired found = ttl_docs_count_newly_expired(relid, before, settings);
 
 	ttl_docs_begin_grace(root, settings, &found);
 }
@@ -104,11 +102,11 @@ ttl_docs_hold_newly_expired(Oid relid, Oid root, const CollectionSettings *befor
 /*
  * Counts the documents of a table and its partitions that are live under the
  * settings "before" and expired under the settings "after".  "before" is NULL
- * if the table was not a collection.
+ * if the table was not a collection.  The caller has locked the tables.
  */
-static NewlyExpired
-count_newly_expired(Oid relid, const CollectionSettings *before,
-					const CollectionSettings *after)
+NewlyExpired
+ttl_docs_count_newly_expired(Oid relid, const CollectionSettings *before,
+							 const CollectionSettings *after)
 {
 	ExpiryBounds bounds_before;
 	ExpiryBounds bounds_after;

@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * invalid_ttl.c
- *		Refuses to turn TTL on while documents have an invalid ttl.
+ *		Finds documents with their own ttl, and refuses to turn TTL on while
+ *		documents have an invalid ttl.
  *
  *-------------------------------------------------------------------------
  */
@@ -37,6 +38,15 @@ ttl_docs_refuse_invalid_ttl(Oid relid, const char *doc_column,
 	report_invalid_ttl(relid, doc_column);
 	SPI_finish();
 	table_close(rel, NoLock);
+}
+
+/* Does any document have its own ttl, valid or not? */
+bool
+ttl_docs_has_rows_with_ttl(Relation rel, const char *doc_column)
+{
+	return ttl_docs_exists_as_owner(rel, psprintf("%s.document_ttl(%s) IS NOT NULL",
+												  TTL_DOCS_SCHEMA,
+												  quote_identifier(doc_column)));
 }
 
 /* Raises the error if the query that has just run has found documents. */

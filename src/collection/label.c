@@ -64,8 +64,12 @@
 
 #include "collection/collection_internal.h"
 
-/* Our own labels are shorter, even if every byte of a name is escaped */
-#define LABEL_MAX_LENGTH 1024
+/*
+ * Our own labels are shorter, even if every byte of a name is escaped.  A row
+ * of pg_seclabel with a label of this length is not toasted, so labels can be read
+ * without a snapshot.
+ */
+#define LABEL_MAX_LENGTH 1536
 
 /* Maximum number of bytes of an invalid label that an error shows */
 #define LABEL_EXCERPT 64

@@ -14,10 +14,13 @@
  * database, a restore brought it.
  *
  * Other keys are present only if they are set: "grace_until", a time
- * (grace.c), "purge_subscribed": true (purge/hold.c), "citus": true on shells
- * and shards of Citus, "changing": true to lock a table on all nodes
- * (citus/follow.c), and "filling": true while Citus fills the table
- * (citus/convert.c).
+ * (grace.c), "purge_subscribed": true (purge/hold.c), "restored": true if a
+ * restore brought the label and resume_purge() has replaced its OIDs since
+ * (expired_rows.c), "citus": true on shells and shards of Citus, "changing":
+ * true to lock a table on all nodes (citus/follow.c), and "filling": true while
+ * Citus fills the table (citus/convert.c).  While a table is adopted
+ * concurrently, it has "adopting", a time, "target_ttl", which is null if TTL
+ * will be off, and possibly "last_modified" and "time_zone" (online/adopt.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -53,6 +56,10 @@ static JsonbValue *label_value(Jsonb *label, const char *key,
 static int64 label_integer(Jsonb *label, const char *key, int64 min,
 						   int64 max);
 static TimestampTz label_time(Jsonb *label, const char *key);
+static bool label_default_ttl(Jsonb *label, const char *key, int32 *default_ttl);
+static void label_name(Jsonb *label, const char *key, NameData *name);
+static void print_adoption(StringInfo buf, const CollectionSettings *settings);
+static void parse_adoption(Jsonb *label, CollectionSettings *settings);
 pg_noreturn static void report_bad_label(const char *key);
 
 char *
@@ -76,6 +83,8 @@ ttl_docs_print_label(const CollectionSettings *settings)
 		print_time(&buf, "grace_until", settings->grace_until);
 	if (settings->purge_subscribed)
 		appendStringInfoString(&buf, ", \"purge_subscribed\": true");
+	if (settings->restored)
+		appendStringInfoString(&buf, ", \"restored\": true");
 	if (settings->citus)
 		appendStringInfoString(&buf, ", \"citus\": true");
 	if (settings->changing)
@@ -84,9 +93,27 @@ ttl_docs_print_label(const CollectionSettings *settings)
 		appendStringInfoString(&buf, ", \"resuming\": true");
 	if (settings->filling)
 		appendStringInfoString(&buf, ", \"filling\": true");
+	if (settings->adopting != DT_NOBEGIN)
+		print_adoption(&buf, settings);
 	appendStringInfo(&buf, ", \"database\": %u, \"table\": %u}",
 					 settings->origin_database, settings->origin_relation);
 	return buf.data;
+}
+
+static void
+print_adoption(StringInfo buf, const CollectionSettings *settings)
+{
+	print_time(buf, "adopting", settings->adopting);
+	if (settings->target_on)
+		appendStringInfo(buf, ", \"target_ttl\": %d", settings->target_ttl);
+	else
+		appendStringInfoString(buf, ", \"target_ttl\": null");
+	if (NameStr(settings->last_modified)[0] == '\0')
+		return;
+	appendStringInfoString(buf, ", \"last_modified\": ");
+	escape_json(buf, NameStr(settings->last_modified));
+	appendStringInfoString(buf, ", \"time_zone\": ");
+	escape_json(buf, NameStr(settings->time_zone));
 }
 
 static void
@@ -121,21 +148,9 @@ ttl_docs_parse_label(const char *label, CollectionSettings *settings)
 	label_integer(json, "version", LABEL_VERSION, LABEL_VERSION);
 
 	memset(settings, 0, sizeof(*settings));
-	if (label_value(json, "document", jbvString, &value) == NULL ||
-		value.val.string.len == 0 || value.val.string.len >= NAMEDATALEN)
-		report_bad_label("document");
-	memcpy(NameStr(settings->doc_column), value.val.string.val,
-		   value.val.string.len);
+	label_name(json, "document", &settings->doc_column);
 
-	settings->default_ttl = TTL_NEVER;
-	if (label_value(json, "default_ttl", jbvNumeric, &value) != NULL)
-	{
-		settings->on = true;
-		settings->default_ttl = label_integer(json, "default_ttl", TTL_NEVER,
-											  TTL_MAX);
-		if (settings->default_ttl == 0)
-			report_bad_label("default_ttl");
-	}
+	settings->on = label_default_ttl(json, "default_ttl", &settings->default_ttl);
 
 	if (label_value(json, "indexing", jbvString, &value) == NULL)
 		report_bad_label("indexing");
@@ -150,12 +165,58 @@ ttl_docs_parse_label(const char *label, CollectionSettings *settings)
 	settings->grace_until = has_key(json, "grace_until") ?
 		label_time(json, "grace_until") : DT_NOBEGIN;
 	settings->purge_subscribed = label_flag(json, "purge_subscribed");
+	settings->restored = label_flag(json, "restored");
 	settings->citus = label_flag(json, "citus");
 	settings->changing = label_flag(json, "changing");
 	settings->resuming = label_flag(json, "resuming");
 	settings->filling = label_flag(json, "filling");
+	parse_adoption(json, settings);
 	settings->origin_database = label_integer(json, "database", 0, PG_UINT32_MAX);
 	settings->origin_relation = label_integer(json, "table", 0, PG_UINT32_MAX);
+}
+
+static void
+parse_adoption(Jsonb *label, CollectionSettings *settings)
+{
+	settings->target_ttl = TTL_NEVER;
+	settings->adopting = has_key(label, "adopting") ?
+		label_time(label, "adopting") : DT_NOBEGIN;
+	if (settings->adopting == DT_NOBEGIN)
+		return;
+	/* TTL is off until the adoption is complete */
+	if (settings->on)
+		report_bad_label("adopting");
+	settings->target_on = label_default_ttl(label, "target_ttl", &settings->target_ttl);
+	if (!has_key(label, "last_modified"))
+		return;
+	label_name(label, "last_modified", &settings->last_modified);
+	label_name(label, "time_zone", &settings->time_zone);
+}
+
+/* Reads a DefaultTTL; returns false if it is null, which means off. */
+static bool
+label_default_ttl(Jsonb *label, const char *key, int32 *default_ttl)
+{
+	JsonbValue	value;
+
+	*default_ttl = TTL_NEVER;
+	if (label_value(label, key, jbvNumeric, &value) == NULL)
+		return false;
+	*default_ttl = label_integer(label, key, TTL_NEVER, TTL_MAX);
+	if (*default_ttl == 0)
+		report_bad_label(key);
+	return true;
+}
+
+static void
+label_name(Jsonb *label, const char *key, NameData *name)
+{
+	JsonbValue	value;
+
+	if (label_value(label, key, jbvString, &value) == NULL ||
+		value.val.string.len == 0 || value.val.string.len >= NAMEDATALEN)
+		report_bad_label(key);
+	memcpy(NameStr(*name), value.val.string.val, value.val.string.len);
 }
 
 static bool

@@ -28,6 +28,7 @@
 
 #include "collection/collection_internal.h"
 
+static void require_no_concurrent_change(Oid relid);
 static void lock_citus_table(Oid relid, LOCKMODE lockmode);
 
 /*
@@ -137,20 +138,40 @@ ttl_docs_open_collection(Oid relid, LOCKMODE lockmode, Collection *collection)
 	Relation	rel;
 
 	if (lockmode > AccessShareLock)
+	{
+		require_no_concurrent_change(relid);
 		lock_citus_table(relid, lockmode);
+	}
 	rel = ttl_docs_open_owned(relid, lockmode);
 	ttl_docs_lock_tree(relid, lockmode);
 	if (!ttl_docs_lookup_collection(relid, collection))
 		ttl_docs_report_no_collection(relid);
 	if (collection->root != relid)
-		ereport(ERROR,
-				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
-				 errmsg("\"%s\" is a partition of the collection \"%s\"",
-						RelationGetRelationName(rel),
-						get_rel_name(collection->root)),
-				 errhint("Call the function for \"%s\".",
-						 get_rel_name(collection->root))));
+		ttl_docs_report_partition(relid, collection->root);
 	return rel;
+}
+
+/* Raises an error: the table is a partition, and the function needs the root. */
+void
+ttl_docs_report_partition(Oid relid, Oid root)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+			 errmsg("\"%s\" is a partition of the collection \"%s\"",
+					get_rel_name(relid), get_rel_name(root)),
+			 errhint("Call the function for \"%s\".", get_rel_name(root))));
+}
+
+/*
+ * Raises an error if another session changes the table concurrently, before
+ * this session waits for a lock on the table.  The caller raises the error if
+ * the user is not the owner: nobody else may lock the table.
+ */
+static void
+require_no_concurrent_change(Oid relid)
+{
+	if (get_rel_relkind(relid) != '\0' && compat_table_ownercheck(relid, GetUserId()))
+		ttl_docs_refuse_concurrent_change(relid);
 }
 
 /*

@@ -15,6 +15,7 @@
 #include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
 #include "utils/lsyscache.h"
+#include "utils/snapmgr.h"
 
 #include "collection/collection_internal.h"
 
@@ -58,6 +59,30 @@ ttl_docs_collection_tables(Oid root)
 }
 
 /*
+ * Returns a partition that is being detached concurrently, or InvalidOid.  It
+ * belongs to the collection until the command ends.
+ */
+Oid
+ttl_docs_pending_partition(Oid relid)
+{
+	/* core's list leaves such partitions out only if there is a snapshot */
+	bool		pushed = ttl_docs_push_snapshot();
+	List	   *tables = ttl_docs_partition_tree(relid, NoLock);
+	List	   *attached = find_all_inheritors(relid, NoLock, NULL);
+	Oid			found = InvalidOid;
+	ListCell   *lc;
+
+	foreach(lc, tables)
+		if (!list_member_oid(attached, lfirst_oid(lc)))
+			found = lfirst_oid(lc);
+	list_free(tables);
+	list_free(attached);
+	if (pushed)
+		PopActiveSnapshot();
+	return found;
+}
+
+/*
  * Raises an error if a partition is being detached concurrently.  Commands on
  * the root do not reach such a partition, so we could not change all tables
  * of the collection.
@@ -65,25 +90,17 @@ ttl_docs_collection_tables(Oid root)
 void
 ttl_docs_require_no_pending_detach(Oid relid)
 {
-	List	   *tables = ttl_docs_partition_tree(relid, NoLock);
-	List	   *attached = find_all_inheritors(relid, NoLock, NULL);
-	ListCell   *lc;
+	Oid			partition = ttl_docs_pending_partition(relid);
+	Oid			parent;
 
-	foreach(lc, tables)
-	{
-		Oid			parent;
-
-		if (list_member_oid(attached, lfirst_oid(lc)))
-			continue;
-		parent = get_partition_parent(lfirst_oid(lc), true);
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("partition \"%s\" of \"%s\" is being detached concurrently",
-						get_rel_name(lfirst_oid(lc)), get_rel_name(parent)),
-				 errhint("Run ALTER TABLE %s DETACH PARTITION %s FINALIZE first.",
-						 ttl_docs_quoted_name(parent),
-						 ttl_docs_quoted_name(lfirst_oid(lc)))));
-	}
-	list_free(tables);
-	list_free(attached);
+	if (!OidIsValid(partition))
+		return;
+	parent = get_partition_parent(partition, true);
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("partition \"%s\" of \"%s\" is being detached concurrently",
+					get_rel_name(partition), get_rel_name(parent)),
+			 errhint("Run ALTER TABLE %s DETACH PARTITION %s FINALIZE first.",
+					 ttl_docs_quoted_name(parent),
+					 ttl_docs_quoted_name(partition))));
 }

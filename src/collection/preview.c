@@ -65,6 +65,7 @@ ttl_docs_preview(PG_FUNCTION_ARGS)
 	rel = try_relation_open(relid, AccessShareLock);
 	if (rel == NULL || !ttl_docs_lookup_collection(relid, &collection))
 		ttl_docs_report_no_collection(relid);
+	ttl_docs_require_adopted(collection.root, &collection.settings, "preview");
 
 	expires = psprintf("%s.expires_under(%s, %s, %s)", TTL_DOCS_INTERNAL,
 					   TTL_DOCS_TS_COLUMN, TTL_DOCS_TTL_COLUMN,

@@ -120,7 +120,7 @@ recomputed_row(Relation rel, const Collection *collection, HeapTuple tuple)
 	if (TIMESTAMP_IS_NOBEGIN(old.ts))
 		stamp.ts = ttl_docs_clock();
 	ttl_docs_read_ttl(doc, isnull, &stamp, &found);
-	new_slot = ttl_docs_slot(&stamp, collection->settings.default_ttl);
+	new_slot = ttl_docs_slot_under(&collection->settings, &stamp);
 	/* a slot that was computed under another DefaultTTL is right too */
 	if (stamp.inherits && new_slot != NO_SLOT && ttl_docs_may_be_slot(&stamp, old_slot))
 		new_slot = old_slot;

@@ -10,7 +10,9 @@
  * label, the trigger, and the system columns with the purge index.
  *
  * Locks: ACCESS EXCLUSIVE on the table and its partitions until the
- * transaction ends, because release() runs ALTER TABLE.
+ * transaction ends, because release() runs ALTER TABLE.  To keep this time
+ * short, expired_rows.c finds the expired documents through the purge index.
+ * If they have been purged, release() changes the catalogs only.
  *
  *-------------------------------------------------------------------------
  */
@@ -18,7 +20,6 @@
 
 #include "access/genam.h"
 #include "access/table.h"
-#include "access/tableam.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
 #include "commands/trigger.h"
@@ -28,21 +29,10 @@
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
-#include "utils/snapmgr.h"
 
 #include "collection/collection_internal.h"
 
 PG_FUNCTION_INFO_V1(ttl_docs_release);
-
-/* A scan that returns the expired rows of a table */
-typedef struct ExpiredScan
-{
-	const Collection *collection;
-	ExpiryBounds bounds;
-	Snapshot	snapshot;
-	TupleTableSlot *row;
-	TableScanDesc scan;
-} ExpiredScan;
 
 static void require_no_grace(Relation rel, const CollectionSettings *settings);
 static void require_no_pending_trigger(Relation rel);
@@ -53,10 +43,6 @@ static int64 delete_expired_rows(Relation rel, const Collection *collection);
 static bool delete_expired_row(Relation rel, const Collection *collection,
 							   ItemPointer tid);
 static List *require_trusted_code(Relation rel, Oid root);
-static void begin_expired_scan(ExpiredScan *expired, Relation rel,
-							   const Collection *collection);
-static bool next_expired_row(ExpiredScan *expired);
-static void end_expired_scan(ExpiredScan *expired);
 
 /*
  * release(collection regclass)
@@ -213,12 +199,10 @@ delete_expired_documents(Oid relid)
 static bool
 has_expired_rows(Relation rel, const Collection *collection)
 {
-	ExpiredScan expired;
-	bool		found;
+	ExpiredRows *expired = ttl_docs_begin_expired_rows(rel, collection);
+	bool		found = ttl_docs_next_expired_row(expired) != NULL;
 
-	begin_expired_scan(&expired, rel, collection);
-	found = next_expired_row(&expired);
-	end_expired_scan(&expired);
+	ttl_docs_end_expired_rows(expired);
 	return found;
 }
 
@@ -227,15 +211,16 @@ delete_expired_rows(Relation rel, const Collection *collection)
 {
 	List	   *cascade_targets = require_trusted_code(rel, collection->root);
 	volatile int64 deleted = 0;
-	ExpiredScan expired;
+	ExpiredRows *expired = ttl_docs_begin_expired_rows(rel, collection);
 	TableGuard	guard;
 
-	begin_expired_scan(&expired, rel, collection);
 	ttl_docs_begin_guard(&guard, rel, collection->root, cascade_targets);
 	PG_TRY();
 	{
-		while (next_expired_row(&expired))
-			if (delete_expired_row(rel, collection, &expired.row->tts_tid))
+		TupleTableSlot *row;
+
+		while ((row = ttl_docs_next_expired_row(expired)) != NULL)
+			if (delete_expired_row(rel, collection, &row->tts_tid))
 				deleted++;
 	}
 	PG_FINALLY();
@@ -243,7 +228,7 @@ delete_expired_rows(Relation rel, const Collection *collection)
 		ttl_docs_end_guard(&guard);
 	}
 	PG_END_TRY();
-	end_expired_scan(&expired);
+	ttl_docs_end_expired_rows(expired);
 	return deleted;
 }
 
@@ -282,36 +267,4 @@ require_trusted_code(Relation rel, Oid root)
 				 errdetail("Blocked by %s.", code),
 				 errhint("Drop or disable the trigger or rule, or make the owner of the table the owner of the trigger function.")));
 	return cascade_targets;
-}
-
-/* Begins a scan for the rows of a table that are expired now. */
-static void
-begin_expired_scan(ExpiredScan *expired, Relation rel, const Collection *collection)
-{
-	expired->collection = collection;
-	expired->bounds = ttl_docs_bounds(&collection->settings, ttl_docs_clock());
-	expired->snapshot = RegisterSnapshot(GetLatestSnapshot());
-	expired->row = table_slot_create(rel, NULL);
-	expired->scan = table_beginscan(rel, expired->snapshot, 0, NULL);
-}
-
-/* Moves to the next expired row; false if there is none. */
-static bool
-next_expired_row(ExpiredScan *expired)
-{
-	while (table_scan_getnextslot(expired->scan, ForwardScanDirection, expired->row))
-	{
-		CHECK_FOR_INTERRUPTS();
-		if (ttl_docs_row_is_expired(&expired->bounds, expired->collection, expired->row))
-			return true;
-	}
-	return false;
-}
-
-static void
-end_expired_scan(ExpiredScan *expired)
-{
-	table_endscan(expired->scan);
-	ExecDropSingleTupleTableSlot(expired->row);
-	UnregisterSnapshot(expired->snapshot);
 }

@@ -44,7 +44,9 @@
 #include "catalog/pg_publication.h"
 #include "catalog/pg_publication_rel.h"
 #include "catalog/pg_subscription_rel.h"
-#include "executor/spi.h"
+#include "miscadmin.h"
+#include "replication/slot.h"
+#include "storage/lwlock.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
@@ -53,12 +55,13 @@
 
 #include "collection/collection_internal.h"
 
+static bool is_published(Oid relid);
+static bool has_logical_slot(void);
 static bool has_subscription(Oid relid);
 static List *publications_of(Relation rel);
 static bool has_column_list(Oid relid, Oid publication);
 static bool sends_changes_without_key(Relation rel);
 static bool has_key(Relation rel);
-static bool has_rows(Relation rel);
 
 /*
  * Called before adopt() stamps existing documents with the clock.  Raises an
@@ -74,7 +77,7 @@ ttl_docs_refuse_lossy_replication(Relation rel)
 	{
 		Relation	member = table_open(lfirst_oid(lc), NoLock);
 
-		if (sends_changes_without_key(member) && has_rows(member))
+		if (sends_changes_without_key(member) && ttl_docs_exists_as_owner(member, "true"))
 			ereport(ERROR,
 					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 					 errmsg("cannot adopt \"%s\": subscribers would lose its updates and deletes",
@@ -92,7 +95,6 @@ void
 ttl_docs_warn_of_replication(Oid relid)
 {
 	List	   *tables = find_all_inheritors(relid, NoLock, NULL);
-	bool		is_published = false;
 	bool		is_lossy = false;
 	ListCell   *lc;
 
@@ -100,13 +102,12 @@ ttl_docs_warn_of_replication(Oid relid)
 	{
 		Relation	rel = table_open(lfirst_oid(lc), NoLock);
 
-		is_published |= publications_of(rel) != NIL;
 		is_lossy |= has_subscription(lfirst_oid(lc)) && !has_key(rel);
 		table_close(rel, NoLock);
 	}
 	list_free(tables);
 
-	if (is_published)
+	if (is_published(relid))
 		ereport(NOTICE,
 				(errmsg("table \"%s\" is published: its subscribers need the columns %s, %s and %s from now on",
 						get_rel_name(relid), TTL_DOCS_TS_COLUMN,
@@ -121,6 +122,58 @@ ttl_docs_warn_of_replication(Oid relid)
 				 errdetail("If the publisher uses REPLICA IDENTITY FULL, this subscriber finds rows by the values of all columns. It does not find a row whose %s differs, and the update or delete is lost without an error.",
 						   TTL_DOCS_TS_COLUMN),
 				 errhint("Add a primary key on both sides before the publisher updates or deletes rows. See \"Replication\" in docs/operations.md.")));
+}
+
+/*
+ * Before adopt_concurrently(): reports that logical replication sends the rows
+ * that it writes.  A slot can belong to any plugin, so we cannot know which
+ * tables its consumer reads.
+ */
+void
+ttl_docs_notice_published_rows(Relation rel)
+{
+	if (!is_published(RelationGetRelid(rel)) && !has_logical_slot())
+		return;
+	ereport(NOTICE,
+			(errmsg("logical replication sends each row of \"%s\" that adopt_concurrently() writes as an UPDATE",
+					RelationGetRelationName(rel)),
+			 errdetail("It writes rows whose documents have a \"ttl\", and with last_modified all rows.")));
+}
+
+static bool
+is_published(Oid relid)
+{
+	List	   *tables = find_all_inheritors(relid, NoLock, NULL);
+	bool		found = false;
+	ListCell   *lc;
+
+	foreach(lc, tables)
+	{
+		Relation	rel = table_open(lfirst_oid(lc), NoLock);
+
+		found |= publications_of(rel) != NIL;
+		table_close(rel, NoLock);
+	}
+	list_free(tables);
+	return found;
+}
+
+/* Does this database have a logical replication slot? */
+static bool
+has_logical_slot(void)
+{
+	bool		found = false;
+
+	LWLockAcquire(ReplicationSlotControlLock, LW_SHARED);
+	for (int i = 0; i < max_replication_slots; i++)
+	{
+		ReplicationSlot *slot = &ReplicationSlotCtl->replication_slots[i];
+
+		/* the database of a slot in use does not change */
+		found |= slot->in_use && slot->data.database == MyDatabaseId;
+	}
+	LWLockRelease(ReplicationSlotControlLock);
+	return found;
 }
 
 /*
@@ -188,21 +241,6 @@ has_key(Relation rel)
 {
 	return !bms_is_empty(RelationGetIndexAttrBitmap(rel, INDEX_ATTR_BITMAP_PRIMARY_KEY)) ||
 		!bms_is_empty(RelationGetIndexAttrBitmap(rel, INDEX_ATTR_BITMAP_IDENTITY_KEY));
-}
-
-static bool
-has_rows(Relation rel)
-{
-	bool		isnull;
-	bool		found;
-
-	SPI_connect();
-	ttl_docs_query_as_owner(rel, psprintf("SELECT EXISTS (SELECT FROM %s)",
-										  ttl_docs_quoted_name(RelationGetRelid(rel))));
-	found = DatumGetBool(SPI_getbinval(SPI_tuptable->vals[0],
-									   SPI_tuptable->tupdesc, 1, &isnull));
-	SPI_finish();
-	return found;
 }
 
 /* Is the table, or one of its ancestors, the target of a subscription? */

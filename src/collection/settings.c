@@ -35,7 +35,6 @@
 
 PG_FUNCTION_INFO_V1(ttl_docs_set_default_ttl);
 PG_FUNCTION_INFO_V1(ttl_docs_get_default_ttl);
-PG_FUNCTION_INFO_V1(ttl_docs_set_indexing);
 
 static bool lets_live_longer(const CollectionSettings *settings, bool on,
 							 int32 default_ttl);
@@ -83,6 +82,7 @@ ttl_docs_set_default_ttl(PG_FUNCTION_ARGS)
 				 errhint("Try again.")));
 
 	settings = collection.settings;
+	ttl_docs_require_adopted(relid, &settings, "set the DefaultTTL of");
 	if (on && settings.indexing == INDEXING_NONE)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -180,49 +180,4 @@ ttl_docs_get_default_ttl(PG_FUNCTION_ARGS)
 	if (!collection.settings.on)
 		PG_RETURN_NULL();
 	PG_RETURN_INT32(collection.settings.default_ttl);
-}
-
-/*
- * set_indexing(collection regclass, indexing text)
- *
- * Builds the new index before it drops the old one.  SHARE ROW EXCLUSIVE
- * keeps writers out during the build.  DROP INDEX takes ACCESS EXCLUSIVE at
- * the end.
- */
-Datum
-ttl_docs_set_indexing(PG_FUNCTION_ARGS)
-{
-	IndexingMode indexing;
-	Collection	collection;
-	CollectionSettings settings;
-	Relation	rel;
-	Oid			relid;
-
-	ttl_docs_require_writable(fcinfo);
-	relid = ttl_docs_collection_arg(fcinfo);
-	if (PG_ARGISNULL(1))
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("indexing cannot be null"),
-				 errhint("Use \"consistent\", \"lazy\" or \"none\".")));
-	indexing = ttl_docs_parse_indexing(text_to_cstring(PG_GETARG_TEXT_PP(1)));
-	rel = ttl_docs_open_unused(relid, ShareRowExclusiveLock,
-							   "change the indexing of", &collection);
-	ttl_docs_require_no_pending_detach(relid);
-	settings = collection.settings;
-	if (indexing == INDEXING_NONE && settings.on)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("cannot remove the purge index of \"%s\" while a DefaultTTL is set",
-						RelationGetRelationName(rel)),
-				 errhint("Turn TTL off first: SELECT ttl_docs.set_default_ttl(%s, NULL).",
-						 ttl_docs_quoted_literal(relid))));
-	table_close(rel, NoLock);
-
-	ttl_docs_create_purge_index(relid, indexing);
-	settings.indexing = indexing;
-	ttl_docs_write_label(relid, &settings);
-	if (collection.settings.indexing != indexing)
-		ttl_docs_drop_purge_index(relid, collection.settings.indexing);
-	PG_RETURN_VOID();
 }

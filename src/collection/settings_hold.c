@@ -28,16 +28,32 @@ static const char *const hold_names[] = {
 	[HOLD_PAUSED] = "paused",
 };
 
+static bool is_origin_elsewhere(Oid root, const CollectionSettings *settings);
+
 /* Returns the strongest hold in the settings, or HOLD_NONE. */
 SettingsHold
 ttl_docs_settings_hold(Oid root, const CollectionSettings *settings)
 {
 	if (settings->paused)
 		return HOLD_PAUSED;
-	if (settings->origin_database != MyDatabaseId ||
-		settings->origin_relation != root)
+	if (is_origin_elsewhere(root, settings))
 		return HOLD_RESTORED;
 	return ttl_docs_in_grace(settings) ? HOLD_GRACE : HOLD_NONE;
+}
+
+/* Was the label written for another table or database? */
+static bool
+is_origin_elsewhere(Oid root, const CollectionSettings *settings)
+{
+	return settings->origin_database != MyDatabaseId ||
+		settings->origin_relation != root;
+}
+
+/* Did a restore bring the label, even if resume_purge() has ended the hold? */
+bool
+ttl_docs_was_restored(Oid root, const CollectionSettings *settings)
+{
+	return settings->restored || is_origin_elsewhere(root, settings);
 }
 
 /* Is the purge held because a change of settings made documents expire? */

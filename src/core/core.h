@@ -147,6 +147,7 @@ typedef enum SlotRange
 } SlotRange;
 
 extern int64 ttl_docs_slot(const Stamp *stamp, int32 default_ttl);
+extern int64 ttl_docs_slot_under(const CollectionSettings *settings, const Stamp *stamp);
 extern bool ttl_docs_may_be_slot(const Stamp *stamp, int64 slot);
 extern SlotRange ttl_docs_slot_range(int64 slot);
 extern TimestampTz ttl_docs_slot_due(int64 slot, int32 default_ttl);
@@ -184,6 +185,7 @@ typedef struct OwnerSwitch
 extern void ttl_docs_become_owner(Relation rel, OwnerSwitch *before);
 extern void ttl_docs_become_caller(const OwnerSwitch *before);
 extern void ttl_docs_query_as_owner(Relation rel, const char *sql);
+extern bool ttl_docs_exists_as_owner(Relation rel, const char *condition);
 
 /* trusted_code.c */
 extern char *ttl_docs_untrusted_code(Relation rel, Oid root, Oid *function,

@@ -92,6 +92,24 @@ ttl_docs_query_as_owner(Relation rel, const char *sql)
 	PopActiveSnapshot();
 }
 
+/* Does a row of the table fulfil an SQL condition?  Runs as the owner. */
+bool
+ttl_docs_exists_as_owner(Relation rel, const char *condition)
+{
+	bool		isnull;
+	bool		found;
+
+	SPI_connect();
+	/* Citus cannot run a sub-query without columns */
+	ttl_docs_query_as_owner(rel, psprintf("SELECT EXISTS (SELECT 1 FROM %s WHERE %s)",
+										  ttl_docs_quoted_name(RelationGetRelid(rel)),
+										  condition));
+	found = DatumGetBool(SPI_getbinval(SPI_tuptable->vals[0],
+									   SPI_tuptable->tupdesc, 1, &isnull));
+	SPI_finish();
+	return found;
+}
+
 static Query *
 analyse(const char *sql)
 {

@@ -65,6 +65,17 @@ ttl_docs_slot(const Stamp *stamp, int32 default_ttl)
 	return TIMESTAMP_NOT_FINITE(due) ? NO_SLOT : round_up(due, slot_width(stamp->ttl));
 }
 
+/*
+ * The slot of a document under some settings.  While a table is adopted
+ * concurrently, documents get the slots for the DefaultTTL that will be set.
+ */
+int64
+ttl_docs_slot_under(const CollectionSettings *settings, const Stamp *stamp)
+{
+	return ttl_docs_slot(stamp, settings->adopting != DT_NOBEGIN ?
+						 settings->target_ttl : settings->default_ttl);
+}
+
 /* Could an inheriting document have this slot, under any DefaultTTL? */
 bool
 ttl_docs_may_be_slot(const Stamp *stamp, int64 slot)

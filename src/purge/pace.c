@@ -74,6 +74,14 @@ ttl_docs_observe_load(void)
 	load += LOAD_WEIGHT * (active_clients() - load);
 }
 
+/* Measures the load of the server; is any other client session active? */
+bool
+ttl_docs_is_server_busy(void)
+{
+	ttl_docs_observe_load();
+	return load > IDLE_LOAD;
+}
+
 static int
 active_clients(void)
 {

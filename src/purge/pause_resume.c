@@ -69,6 +69,8 @@ set_paused(FunctionCallInfo fcinfo, bool paused)
 	collection.settings.paused = paused;
 	if (!paused)
 	{
+		collection.settings.restored =
+			ttl_docs_was_restored(RelationGetRelid(rel), &collection.settings);
 		collection.settings.origin_database = MyDatabaseId;
 		collection.settings.origin_relation = RelationGetRelid(rel);
 		collection.settings.grace_until = DT_NOBEGIN;

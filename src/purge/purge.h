@@ -39,6 +39,9 @@ extern void ttl_docs_follow_subtransaction(SubXactEvent event,
 /* target.c, for hooks.c */
 extern void ttl_docs_purge_catalog_changed(void);
 
+/* pace.c, for online */
+extern bool ttl_docs_is_server_busy(void);
+
 /* pause_resume.c, for citus */
 extern void ttl_docs_reset_purge(Oid root);
 

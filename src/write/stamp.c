@@ -9,8 +9,10 @@
  * tuples, and COPY FROM stamps arrays of values (copy_from.c).
  *
  * If an UPDATE does not change the document, the document is neither read nor
- * detoasted.  Exception: a document with an invalid ttl is read, because the
- * error message shows the ttl.
+ * detoasted.  There are two exceptions.  A document with an invalid ttl is read,
+ * because the error message shows the ttl.  While a table is adopted
+ * concurrently, a document whose row is not filled yet is read, because _ttl of
+ * the old row does not have its ttl.
  *
  * Stamps that are kept.  A restore brings _ts; _ttl and _slot are computed.
  * Replication brings all three columns, with these exceptions:
@@ -46,11 +48,12 @@
 static void require_types(Relation rel, const Collection *collection);
 static bool has_type(Relation rel, AttrNumber attno, Oid type);
 static void read_new_ttl(DocumentWriter *writer, Relation rel, HeapTuple tuple,
-						 const Stamp *old, Stamp *stamp);
+						 const Stamp *old, bool is_restore, Stamp *stamp);
 static void read_replicated_ttl(DocumentWriter *writer, Relation rel,
 								HeapTuple tuple, HeapTuple oldtuple,
 								const Stamp *old, Stamp *stamp);
-static bool rejects_ttl(const DocumentWriter *writer, const Stamp *stamp);
+static bool rejects_ttl(const DocumentWriter *writer, const Stamp *stamp,
+						bool is_restore);
 static Datum get_document(DocumentWriter *writer, Relation rel, HeapTuple tuple,
 						  bool *isnull);
 static bool same_document(DocumentWriter *writer, Relation rel, HeapTuple a,
@@ -160,7 +163,7 @@ ttl_docs_stamp_tuple(DocumentWriter *writer, Relation rel, HeapTuple tuple,
 
 	read_new_ttl(writer, rel, tuple,
 				 oldtuple != NULL && same_document(writer, rel, tuple, oldtuple) ?
-				 old : NULL, &stamp);
+				 old : NULL, false, &stamp);
 	warn_of_ttl(writer, &sent, old, &stamp);
 	return announce_and_stamp(writer, rel, tuple, &stamp,
 							  complete_stamp(writer, &stamp));
@@ -169,11 +172,12 @@ ttl_docs_stamp_tuple(DocumentWriter *writer, Relation rel, HeapTuple tuple,
 /*
  * Reads the ttl of a new row into *stamp.  Raises an error if TTL is on and
  * the ttl is invalid.  If an UPDATE does not change the document, "old" is
- * the stamp of the old row; otherwise "old" is NULL.
+ * the stamp of the old row; otherwise "old" is NULL.  The ttl of a row that
+ * adopt_concurrently() has not filled yet is not known from its stamp.
  */
 static void
 read_new_ttl(DocumentWriter *writer, Relation rel, HeapTuple tuple,
-			 const Stamp *old, Stamp *stamp)
+			 const Stamp *old, bool is_restore, Stamp *stamp)
 {
 	TupleDesc	tupdesc = RelationGetDescr(rel);
 	JsonbValue	found;
@@ -182,14 +186,15 @@ read_new_ttl(DocumentWriter *writer, Relation rel, HeapTuple tuple,
 	Datum	   *values;
 	bool	   *isnull;
 
-	if (old != NULL && (old->inherits || old->ttl != TTL_INVALID))
+	if (old != NULL && (old->inherits || old->ttl != TTL_INVALID) &&
+		old->ts != writer->collection.settings.adopting)
 	{
 		*stamp = *old;
 		return;
 	}
 	doc = get_document(writer, rel, tuple, &doc_isnull);
 	ttl_docs_read_ttl(doc, doc_isnull, stamp, &found);
-	if (!rejects_ttl(writer, stamp))
+	if (!rejects_ttl(writer, stamp, is_restore))
 		return;
 	values = palloc(tupdesc->natts * sizeof(Datum));
 	isnull = palloc(tupdesc->natts * sizeof(bool));
@@ -197,12 +202,23 @@ read_new_ttl(DocumentWriter *writer, Relation rel, HeapTuple tuple,
 	ttl_docs_report_invalid_ttl(rel, values, isnull, &found);
 }
 
-/* Is the ttl of a new document an error?  While TTL is off, none is. */
+/*
+ * Is the ttl of a new document an error?  While TTL is off, none is.  While
+ * adopt_concurrently() is about to turn TTL on, only a restore may bring an
+ * invalid ttl: the table that was dumped can have one.  The next call of
+ * adopt_concurrently() finds it.
+ */
 static bool
-rejects_ttl(const DocumentWriter *writer, const Stamp *stamp)
+rejects_ttl(const DocumentWriter *writer, const Stamp *stamp, bool is_restore)
 {
-	return !stamp->inherits && stamp->ttl == TTL_INVALID &&
-		writer->collection.settings.on;
+	const CollectionSettings *settings = &writer->collection.settings;
+
+	if (stamp->inherits || stamp->ttl != TTL_INVALID)
+		return false;
+	/* the adoption that runs now may have read the end of the table already */
+	if (settings->target_on && is_restore)
+		ttl_docs_refuse_concurrent_change(writer->collection.root);
+	return settings->on || (settings->target_on && !is_restore);
 }
 
 static Datum
@@ -241,7 +257,8 @@ static void
 warn_of_ttl(DocumentWriter *writer, const Stamp *sent, const Stamp *old,
 			const Stamp *stamp)
 {
-	if (!stamp->inherits && !writer->collection.settings.on)
+	if (!stamp->inherits && !writer->collection.settings.on &&
+		!writer->collection.settings.target_on)
 		ttl_docs_warn_of_ttl_while_off(writer);
 	if (sent->inherits || (!stamp->inherits && sent->ttl == stamp->ttl) ||
 		(old != NULL && !old->inherits && sent->ttl == old->ttl))
@@ -254,13 +271,16 @@ static int64
 complete_stamp(DocumentWriter *writer, Stamp *stamp)
 {
 	stamp->ts = ttl_docs_stamp_time(&writer->collection.settings, writer->clock, stamp);
+	/* a row with this _ts would count as not filled */
+	if (stamp->ts == writer->collection.settings.adopting)
+		stamp->ts++;
 	return slot_of(writer, stamp);
 }
 
 static int64
 slot_of(const DocumentWriter *writer, const Stamp *stamp)
 {
-	return ttl_docs_slot(stamp, writer->collection.settings.default_ttl);
+	return ttl_docs_slot_under(&writer->collection.settings, stamp);
 }
 
 /* Announces the row to the purge; returns it with its system columns set. */
@@ -297,7 +317,7 @@ ttl_docs_stamp_values(DocumentWriter *writer, Relation rel, Datum *values,
 	int64		slot;
 
 	ttl_docs_read_ttl(values[doc], isnull[doc], &stamp, &found);
-	if (rejects_ttl(writer, &stamp))
+	if (rejects_ttl(writer, &stamp, false))
 		ttl_docs_report_invalid_ttl(rel, values, isnull, &found);
 	warn_of_ttl(writer, &sent, NULL, &stamp);
 	writer->clock = ttl_docs_clock();
@@ -320,7 +340,7 @@ ttl_docs_keep_restored_stamp(DocumentWriter *writer, Relation rel, HeapTuple tup
 											RelationGetDescr(rel));
 	Stamp		stamp;
 
-	read_new_ttl(writer, rel, tuple, NULL, &stamp);
+	read_new_ttl(writer, rel, tuple, NULL, true, &stamp);
 	stamp.ts = has_ts(writer, rel, tuple) ? sent.ts : writer->clock;
 	return announce_and_stamp(writer, rel, tuple, &stamp, slot_of(writer, &stamp));
 }
@@ -380,7 +400,8 @@ read_replicated_ttl(DocumentWriter *writer, Relation rel, HeapTuple tuple,
 
 	if (old != NULL)
 		is_sent = stamp->inherits != old->inherits || stamp->ttl != old->ttl ||
-			same_document(writer, rel, tuple, oldtuple);
+			(old->ts != writer->collection.settings.adopting &&
+			 same_document(writer, rel, tuple, oldtuple));
 	if (is_sent)
 		return;
 	doc = get_document(writer, rel, tuple, &isnull);

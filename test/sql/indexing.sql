@@ -176,4 +176,42 @@ SELECT ttl_docs_internal.slot('2026-01-02 03:04:05Z', NULL, 1000) < 0 AS inherit
        ttl_docs_internal.slot('2026-01-02 03:04:05Z', NULL, 8) <> ttl_docs_internal.slot('2026-01-02 03:04:07Z', NULL, 8) AS fine,
        ttl_docs_internal.slot('2026-01-02 03:04:05Z', NULL, 1000) = ttl_docs_internal.slot('2026-01-02 03:04:07Z', NULL, 1000) AS coarse;
 
+-- The new index gets the name of the old one, also a name that a user has given, in each
+-- partition.  Indexes that a concurrent change left behind are dropped.
+CREATE TABLE n (id int, doc jsonb) PARTITION BY LIST (id);
+CREATE TABLE n1 PARTITION OF n FOR VALUES IN (1);
+CREATE TABLE n2 PARTITION OF n FOR VALUES IN (2) PARTITION BY LIST (id);
+CREATE TABLE n22 PARTITION OF n2 FOR VALUES IN (2);
+SELECT ttl_docs.adopt('n', 1000);
+ALTER INDEX n__slot_idx RENAME TO "Purge of ""n""";
+ALTER INDEX n22__slot_idx RENAME TO purge_of_n22;
+CREATE FUNCTION indexes() RETURNS TABLE (on_table regclass, index name, method name, valid bool) LANGUAGE sql AS $$
+SELECT indrelid::regclass, c.relname, amname, indisvalid
+  FROM pg_index JOIN pg_class AS c ON c.oid = indexrelid JOIN pg_am AS a ON a.oid = relam
+ WHERE indrelid IN (SELECT relid FROM pg_partition_tree('n')) ORDER BY indrelid::regclass::text COLLATE "C", c.relname
+$$;
+SELECT coalesce('WHERE ' || pg_get_expr(indpred, indrelid), '') AS predicate
+  FROM pg_index WHERE indexrelid = 'n1__slot_idx'::regclass \gset
+SELECT ttl_docs.set_indexing('n', 'lazy');
+SELECT * FROM indexes();
+-- as an interrupted change to consistent leaves them
+CREATE INDEX left_root ON ONLY n (_slot) :predicate;
+CREATE INDEX left_n1 ON n1 (_slot) :predicate;
+CREATE INDEX left_n22 ON n22 (_slot) :predicate;
+UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'left_n22'::regclass;
+BEGIN;
+SELECT ttl_docs.set_indexing('n', 'lazy');
+SELECT * FROM indexes();
+ROLLBACK;
+SELECT ttl_docs.set_indexing('n', 'consistent');
+SELECT * FROM indexes();
+SELECT ttl_docs.set_default_ttl('n', NULL);
+SELECT ttl_docs.set_indexing('n', 'none');
+SELECT * FROM indexes();
+-- Nothing has a name to pass on.
+SELECT ttl_docs.set_indexing('n', 'consistent');
+SELECT * FROM indexes();
+DROP FUNCTION indexes();
+DROP TABLE n;
+
 DROP FUNCTION purge_index(regclass);

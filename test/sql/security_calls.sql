@@ -64,6 +64,8 @@ INSERT INTO sec_calls (call) VALUES
     ('ttl_docs.touch_document(''sec.c'', ''"a"''::jsonb)'),
     ('ttl_docs.upsert_document(''sec.c'', ''{"id": "a"}'')'),
     ('(ttl_docs_internal.collection_stats(''sec.c'')).last_error'),
+    ('ttl_docs_internal.adoption_command(''sec.c'')'),
+    ('ttl_docs_internal.online_progress()'),
     ('ttl_docs_internal.expires_under(''epoch'', 5, 5)'),
     ('ttl_docs_internal.first_ts(''epoch''::timestamptz, 1)'),
     ('ttl_docs_internal.first_ts(''epoch''::timestamp, 1)'),
@@ -84,6 +86,9 @@ INSERT INTO sec_calls (call) VALUES
     ('ttl_docs_internal.ttl_interval_send(''1 day'')'),
     ('ttl_docs_internal.write_document()');
 INSERT INTO sec_calls VALUES ('ttl_docs.purge(''sec.c'')', true),
+    ('ttl_docs.adopt_concurrently(''sec.plain'')', true),
+    ('ttl_docs.adopt_concurrently(''sec.plain'', 5::bigint)', true),
+    ('ttl_docs.adopt_concurrently(''sec.plain'', interval ''1 day'')', true),
     ('ttl_docs_internal.purge_shards(''sec.c'', 0, NULL, 1, NULL)', true);
 GRANT SELECT ON sec_calls TO PUBLIC;
 SELECT n.nspname, p.proname

@@ -383,9 +383,6 @@ class Session(Worker):
 class Floors(Worker):
     """Changes a DefaultTTL again and again, and writes documents that are live or expired under it."""
 
-    # set_indexing() blocks writers, then takes a stronger lock to drop an index: see docs/limits.md.
-    to_retry = Worker.to_retry + (psycopg2.errors.DeadlockDetected,)
-
     def __init__(self, seed):
         super().__init__('floors', seed)
         self.default_ttl = DEFAULT_TTL
@@ -455,8 +452,6 @@ class Floors(Worker):
 
 class Janitor(Worker):
     """Purges by hand, vacuums and makes checkpoints, so that recovery starts at varying points."""
-
-    to_retry = Floors.to_retry
 
     def turn(self):
         self.connection.autocommit = True

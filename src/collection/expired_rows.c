@@ -1,0 +1,269 @@
+/*-------------------------------------------------------------------------
+ *
+ * expired_rows.c
+ *		Finds the expired rows of a table, for release().
+ *
+ * release() locks everybody out, so a scan of a large table takes too long.
+ * The purge index leads to the expired rows:
+ *
+ * - A btree: we read the slots that can contain an expired document, and judge
+ *   each row.  If everything expired has been purged, there are no rows in
+ *   these slots.
+ * - BRIN: we read the ranges of blocks that can contain such slots.
+ *
+ * A document must not come back because the index does not lead to it.  All
+ * rows that our trigger has stamped have the right slot.  Slots are rounded
+ * up, by at most the largest slot width, so we also read the slots that end
+ * after the bounds.  A row without a slot never expires.
+ *
+ * We read the whole table in three cases, because rows can have wrong slots,
+ * or none:
+ * 1. The table has no valid purge index.
+ * 2. The table has no trigger.  "pg_restore -t" does not restore the trigger.
+ * 3. A restore brought the label.  Rows may have been written after the
+ *	  restore of the label and before that of the trigger.
+ *
+ * Nothing is read if no document can be expired, because TTL is off and there
+ * are no floors.
+ *
+ * The caller holds ACCESS EXCLUSIVE on the table.  We use the latest snapshot,
+ * so an index that core calls unusable for older snapshots (indcheckxmin) is
+ * right here.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/relscan.h"
+#include "access/tableam.h"
+#include "executor/tuptable.h"
+#include "miscadmin.h"
+#include "nodes/tidbitmap.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+
+#include "collection/collection_internal.h"
+
+/* memory of a bitmap, in bytes; a larger one keeps blocks only, as BRIN does */
+#define BITMAP_MEMORY	4194304L
+
+/* Where to look for expired rows */
+typedef enum ExpiredSource
+{
+	SOURCE_NOTHING,				/* no row is expired */
+	SOURCE_TABLE,
+	SOURCE_BTREE,
+	SOURCE_BRIN
+} ExpiredSource;
+
+struct ExpiredRows
+{
+	const Collection *collection;
+	ExpiryBounds bounds;
+	Snapshot	snapshot;
+	TupleTableSlot *row;
+	ExpiredSource source;
+	TableScanDesc table_scan;	/* of the table, or of a block */
+	Relation	index;
+	IndexScanDesc index_scan;
+	SlotRange	range;			/* that index_scan reads */
+	TIDBitmap  *bitmap;
+	compat_TBMIterator *blocks;
+};
+
+static Oid	find_index(Relation rel, const Collection *collection);
+static void begin_btree(ExpiredRows *expired, Relation rel);
+static void begin_range(ExpiredRows *expired);
+static void begin_brin(ExpiredRows *expired, Relation rel);
+static bool has_slots(const ExpiredRows *expired, SlotRange range, ScanKey keys);
+static bool next_row(ExpiredRows *expired);
+static bool next_row_of_btree(ExpiredRows *expired);
+static bool next_row_of_brin(ExpiredRows *expired);
+
+/* Begins to find the rows of a table that are expired now. */
+ExpiredRows *
+ttl_docs_begin_expired_rows(Relation rel, const Collection *collection)
+{
+	ExpiredRows *expired = palloc0(sizeof(ExpiredRows));
+	Oid			index;
+
+	expired->collection = collection;
+	expired->bounds = ttl_docs_bounds(&collection->settings, ttl_docs_clock());
+	expired->snapshot = RegisterSnapshot(GetLatestSnapshot());
+	expired->row = table_slot_create(rel, NULL);
+	if (expired->bounds.written == DT_NOBEGIN && expired->bounds.due == DT_NOBEGIN)
+		return expired;
+	index = find_index(rel, collection);
+	if (!OidIsValid(index))
+	{
+		expired->source = SOURCE_TABLE;
+		expired->table_scan = table_beginscan(rel, expired->snapshot, 0, NULL);
+		return expired;
+	}
+	expired->index = index_open(index, AccessShareLock);
+	if (collection->settings.indexing == INDEXING_LAZY)
+		begin_brin(expired, rel);
+	else
+		begin_btree(expired, rel);
+	return expired;
+}
+
+/* Returns the index that leads to all expired rows, or InvalidOid. */
+static Oid
+find_index(Relation rel, const Collection *collection)
+{
+	if (ttl_docs_was_restored(collection->root, &collection->settings) ||
+		!ttl_docs_has_trigger(RelationGetRelid(rel)))
+		return InvalidOid;
+	return ttl_docs_purge_index(rel, collection->settings.indexing);
+}
+
+static void
+begin_btree(ExpiredRows *expired, Relation rel)
+{
+	expired->source = SOURCE_BTREE;
+	expired->index_scan = compat_index_beginscan(rel, expired->index,
+												 expired->snapshot, 2);
+	expired->range = 0;
+	begin_range(expired);
+}
+
+/* Begins to read the current range, or the next one that has slots to read. */
+static void
+begin_range(ExpiredRows *expired)
+{
+	ScanKeyData keys[2];
+
+	while (expired->range < RANGE_COUNT && !has_slots(expired, expired->range, keys))
+		expired->range++;
+	if (expired->range < RANGE_COUNT)
+		index_rescan(expired->index_scan, keys, lengthof(keys), NULL, 0);
+}
+
+/*
+ * Makes scan keys for the slots of a range that can contain an expired row;
+ * false if there are none.
+ */
+static bool
+has_slots(const ExpiredRows *expired, SlotRange range, ScanKey keys)
+{
+	ExpiryBounds none = {DT_NOBEGIN, DT_NOBEGIN};
+	int64		from;
+	int64		to;
+
+	if (!ttl_docs_slots_between(&none, &expired->bounds, range, &from, &to))
+		return false;
+	ttl_docs_slot_scan_keys(keys, range, from, to);
+	return true;
+}
+
+/* Collects the blocks that can contain an expired row. */
+static void
+begin_brin(ExpiredRows *expired, Relation rel)
+{
+	ItemPointerData none;
+
+	expired->source = SOURCE_BRIN;
+	expired->bitmap = tbm_create(BITMAP_MEMORY, NULL);
+	for (SlotRange range = 0; range < RANGE_COUNT; range++)
+	{
+		ScanKeyData keys[2];
+		IndexScanDesc scan;
+
+		if (!has_slots(expired, range, keys))
+			continue;
+		/* a real snapshot would make a serializable transaction lock the index */
+		scan = compat_index_beginscan_bitmap(expired->index, SnapshotAny, lengthof(keys));
+		index_rescan(scan, keys, lengthof(keys), NULL, 0);
+		index_getbitmap(scan, expired->bitmap);
+		index_endscan(scan);
+	}
+	expired->blocks = compat_tbm_begin(expired->bitmap);
+	/* offsets begin with 1, so this range has no rows */
+	ItemPointerSet(&none, 0, 0);
+	expired->table_scan = table_beginscan_tidrange(rel, expired->snapshot, &none, &none);
+}
+
+/* Returns the next expired row, or NULL if there is none. */
+TupleTableSlot *
+ttl_docs_next_expired_row(ExpiredRows *expired)
+{
+	while (next_row(expired))
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (ttl_docs_row_is_expired(&expired->bounds, expired->collection, expired->row))
+			return expired->row;
+	}
+	return NULL;
+}
+
+/* Moves to the next row that may be expired. */
+static bool
+next_row(ExpiredRows *expired)
+{
+	switch (expired->source)
+	{
+		case SOURCE_NOTHING:
+			break;
+		case SOURCE_TABLE:
+			return table_scan_getnextslot(expired->table_scan, ForwardScanDirection,
+										  expired->row);
+		case SOURCE_BTREE:
+			return next_row_of_btree(expired);
+		case SOURCE_BRIN:
+			return next_row_of_brin(expired);
+	}
+	return false;
+}
+
+static bool
+next_row_of_btree(ExpiredRows *expired)
+{
+	while (expired->range < RANGE_COUNT)
+	{
+		if (index_getnext_slot(expired->index_scan, ForwardScanDirection, expired->row))
+			return true;
+		expired->range++;
+		begin_range(expired);
+	}
+	return false;
+}
+
+static bool
+next_row_of_brin(ExpiredRows *expired)
+{
+	BlockNumber block = InvalidBlockNumber;
+
+	while (!table_scan_getnextslot_tidrange(expired->table_scan, ForwardScanDirection,
+											expired->row))
+	{
+		ItemPointerData min;
+		ItemPointerData max;
+
+		CHECK_FOR_INTERRUPTS();
+		if (!compat_tbm_next(expired->blocks, &block))
+			return false;
+		ItemPointerSet(&min, block, 0);
+		ItemPointerSet(&max, block, MaxOffsetNumber);
+		table_rescan_tidrange(expired->table_scan, &min, &max);
+	}
+	return true;
+}
+
+void
+ttl_docs_end_expired_rows(ExpiredRows *expired)
+{
+	if (expired->blocks != NULL)
+		compat_tbm_end(expired->blocks);
+	if (expired->bitmap != NULL)
+		tbm_free(expired->bitmap);
+	if (expired->table_scan != NULL)
+		table_endscan(expired->table_scan);
+	if (expired->index_scan != NULL)
+		index_endscan(expired->index_scan);
+	if (expired->index != NULL)
+		index_close(expired->index, AccessShareLock);
+	ExecDropSingleTupleTableSlot(expired->row);
+	UnregisterSnapshot(expired->snapshot);
+}

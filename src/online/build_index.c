@@ -1,0 +1,167 @@
+/*-------------------------------------------------------------------------
+ *
+ * build_index.c
+ *		Builds the purge index of a collection, while others use the tables.
+ *
+ * A plain table gets its index with CREATE INDEX CONCURRENTLY, which needs no
+ * lock that keeps readers or writers out.  Core has no such command for a
+ * partitioned table.  So we do these steps:
+ *
+ * 1. CREATE INDEX ON ONLY for each partitioned table, from top to bottom.  The
+ *	  index is not valid yet.
+ * 2. CREATE INDEX CONCURRENTLY for each partition with rows.
+ * 3. ALTER INDEX ... ATTACH PARTITION for each partition.  The index of the
+ *	  root becomes valid with the last one.
+ *
+ * Steps 1 and 3 need strong locks, but are quick (brief_lock.c).  If a partition
+ * is created or attached after step 1, core builds its index.
+ * Partitions that are detached or dropped meanwhile do not matter.  We repeat
+ * the steps until the root has a valid index.
+ *
+ * A build that failed leaves an index that is not valid.  It is dropped first,
+ * concurrently.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/table.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_inherits.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+
+#include "online/online_internal.h"
+
+/* An index to create or to attach */
+typedef struct IndexStep
+{
+	Oid			relid;			/* the table */
+	IndexingMode indexing;
+	Oid			parent_index;	/* to attach to; or InvalidOid */
+} IndexStep;
+
+static void build_part(Oid relid, Oid parent, IndexingMode indexing);
+static void build_on_table(Oid relid, IndexingMode indexing);
+static void create_on_only(void *arg, BriefLock *lock);
+static void attach(void *arg, BriefLock *lock);
+static Oid	any_purge_index(Oid relid, IndexingMode indexing);
+static Oid	find_index(Oid relid, IndexingMode indexing, bool is_valid);
+
+/* Builds what is missing of the purge index of a collection. */
+void
+ttl_docs_build_purge_index(Oid root, IndexingMode indexing)
+{
+	if (indexing == INDEXING_NONE)
+		return;
+	while (get_rel_name(root) != NULL && !ttl_docs_has_whole_purge_index(root, indexing))
+	{
+		ttl_docs_set_phase(PHASE_INDEX);
+		build_part(root, InvalidOid, indexing);
+	}
+}
+
+/* Does the table have a valid purge index, partitions included? */
+bool
+ttl_docs_has_whole_purge_index(Oid root, IndexingMode indexing)
+{
+	return indexing == INDEXING_NONE || OidIsValid(find_index(root, indexing, true));
+}
+
+/*
+ * Builds the index of a table and its partitions, and attaches it to that of
+ * its parent, if it has one.
+ */
+static void
+build_part(Oid relid, Oid parent, IndexingMode indexing)
+{
+	IndexStep	step = {.relid = relid, .indexing = indexing};
+	ListCell   *lc;
+
+	if (get_rel_relkind(relid) == RELKIND_PARTITIONED_TABLE)
+	{
+		List	   *children;
+
+		ttl_docs_do_briefly(create_on_only, &step, relid);
+		children = find_inheritance_children(relid, NoLock);
+		foreach(lc, children)
+			build_part(lfirst_oid(lc), relid, indexing);
+		list_free(children);
+	}
+	else if (get_rel_relkind(relid) == RELKIND_RELATION)
+		build_on_table(relid, indexing);
+	if (!OidIsValid(parent))
+		return;
+	step.parent_index = any_purge_index(parent, indexing);
+	if (OidIsValid(step.parent_index))
+		ttl_docs_do_briefly(attach, &step, relid);
+}
+
+/* Builds the index of a table without partitions. */
+static void
+build_on_table(Oid relid, IndexingMode indexing)
+{
+	Oid			failed;
+
+	while (OidIsValid(failed = find_index(relid, indexing, false)))
+		ttl_docs_run_committing(psprintf("DROP INDEX CONCURRENTLY %s",
+										 ttl_docs_quoted_name(failed)));
+	if (OidIsValid(find_index(relid, indexing, true)) || get_rel_name(relid) == NULL)
+		return;
+	ttl_docs_notice_old_transactions(relid);
+	ttl_docs_run_committing(psprintf("CREATE INDEX CONCURRENTLY ON %s %s",
+									 ttl_docs_quoted_name(relid),
+									 ttl_docs_purge_index_definition(indexing)));
+}
+
+/* Creates the index of a partitioned table, but not those of its partitions. */
+static void
+create_on_only(void *arg, BriefLock *lock)
+{
+	IndexStep  *step = arg;
+
+	ttl_docs_limit_lock_wait(lock);
+	if (!OidIsValid(any_purge_index(step->relid, step->indexing)) &&
+		get_rel_name(step->relid) != NULL)
+		ttl_docs_run_ddl("CREATE INDEX ON ONLY %s %s", ttl_docs_quoted_name(step->relid),
+						 ttl_docs_purge_index_definition(step->indexing));
+}
+
+/* Attaches the index of a partition, unless core has done so. */
+static void
+attach(void *arg, BriefLock *lock)
+{
+	IndexStep  *step = arg;
+	Oid			index = any_purge_index(step->relid, step->indexing);
+
+	if (!OidIsValid(index) || get_rel_relispartition(index) ||
+		get_rel_name(step->parent_index) == NULL)
+		return;
+	ttl_docs_limit_lock_wait(lock);
+	ttl_docs_run_ddl("ALTER INDEX %s ATTACH PARTITION %s",
+					 ttl_docs_quoted_name(step->parent_index),
+					 ttl_docs_quoted_name(index));
+}
+
+/* Returns a purge index of the table, a valid one if possible. */
+static Oid
+any_purge_index(Oid relid, IndexingMode indexing)
+{
+	Oid			index = find_index(relid, indexing, true);
+
+	return OidIsValid(index) ? index : find_index(relid, indexing, false);
+}
+
+static Oid
+find_index(Oid relid, IndexingMode indexing, bool is_valid)
+{
+	Relation	rel = try_table_open(relid, AccessShareLock);
+	Oid			index;
+
+	if (rel == NULL)
+		return InvalidOid;
+	index = is_valid ? ttl_docs_purge_index(rel, indexing) :
+		ttl_docs_invalid_purge_index(rel, indexing);
+	table_close(rel, AccessShareLock);
+	return index;
+}

@@ -1,0 +1,81 @@
+/*-------------------------------------------------------------------------
+ *
+ * online_internal.h
+ *		Functions and types that the files of online share.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef TTL_DOCS_ONLINE_INTERNAL_H
+#define TTL_DOCS_ONLINE_INTERNAL_H
+
+#include "online/online.h"
+
+/* procedure.c */
+extern void ttl_docs_require_client_call(FunctionCallInfo fcinfo, const char *instead);
+extern void ttl_docs_commit_step(void);
+extern void ttl_docs_run_committing(const char *sql);
+
+/* brief_lock.c */
+
+/* The locks of an attempt; all of them have one deadline */
+typedef struct BriefLock
+{
+	int64		deadline;		/* in microseconds of ttl_docs_elapsed(); 0 until
+								 * the first lock */
+} BriefLock;
+
+/* Takes locks, and then does something quick. */
+typedef void (*BriefWork) (void *arg, BriefLock *lock);
+extern void ttl_docs_do_briefly(BriefWork work, void *arg, Oid relid);
+extern void ttl_docs_limit_lock_wait(BriefLock *lock);
+extern void ttl_docs_lock_tree_briefly(Oid relid, LOCKMODE lockmode,
+									   BriefLock *lock);
+
+/* others.c */
+extern void ttl_docs_pause(int milliseconds);
+extern void ttl_docs_notice_lock_holders(Oid relid);
+extern void ttl_docs_notice_old_transactions(Oid relid);
+
+/* progress.c */
+typedef enum ChangeCommand
+{
+	CHANGE_ADOPT,
+	CHANGE_INDEXING
+} ChangeCommand;
+
+typedef enum ChangePhase
+{
+	PHASE_LOCK,					/* begins, or waits for locks */
+	PHASE_FILL,					/* writes rows */
+	PHASE_BUSY,					/* waits for rows that others have locked */
+	PHASE_VACUUM,
+	PHASE_INDEX,				/* builds indexes */
+	PHASE_SWITCH,				/* makes the change take effect */
+	PHASE_DROP					/* drops the index that is not needed any more */
+} ChangePhase;
+extern void ttl_docs_begin_progress(ChangeCommand command, Oid relid);
+extern void ttl_docs_end_progress(void);
+extern void ttl_docs_set_phase(ChangePhase phase);
+extern void ttl_docs_set_blocks(int64 total);
+extern void ttl_docs_add_progress(int64 blocks, int64 written);
+extern void ttl_docs_set_busy(int64 rows);
+extern void ttl_docs_notice_progress(Oid relid);
+
+/* fill.c */
+
+/* What a fill has found in all tables so far */
+typedef struct FillResult
+{
+	TransactionId first_xid;	/* rows of later transactions were written since */
+	int64		written;		/* rows */
+	int64		with_ttl;		/* documents with their own ttl */
+	int32		example_ttl;	/* the ttl of one of them */
+	char	   *example;		/* an excerpt of that document */
+} FillResult;
+extern bool ttl_docs_fill_table(Oid relid, Oid root, FillResult *result);
+
+/* build_index.c */
+extern void ttl_docs_build_purge_index(Oid root, IndexingMode indexing);
+extern bool ttl_docs_has_whole_purge_index(Oid root, IndexingMode indexing);
+
+#endif							/* TTL_DOCS_ONLINE_INTERNAL_H */
