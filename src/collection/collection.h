@@ -76,6 +76,7 @@ extern List *ttl_docs_collection_tables(Oid root);
 
 /* purge_index.c */
 extern Oid	ttl_docs_purge_index(Relation rel, IndexingMode indexing);
+extern Oid	ttl_docs_whole_purge_index(Relation rel, IndexingMode indexing);
 
 /* trigger_setup.c */
 extern Oid	ttl_docs_trigger_function(void);

@@ -55,7 +55,9 @@ extern AttrNumber ttl_docs_find_system_column(Relation rel, const char *name,
 extern Oid	ttl_docs_other_purge_index(Relation rel, IndexingMode indexing,
 									   Oid excluded);
 extern void ttl_docs_create_purge_index(Oid relid, IndexingMode indexing);
+extern void ttl_docs_create_whole_purge_index(Oid relid, IndexingMode indexing);
 extern void ttl_docs_drop_purge_index(Oid relid, IndexingMode indexing);
+extern void ttl_docs_drop_partial_purge_index(Oid relid, IndexingMode indexing);
 
 /* trigger_setup.c */
 extern bool ttl_docs_fetch_trigger(Oid trigger, Snapshot snapshot,

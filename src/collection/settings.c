@@ -185,7 +185,9 @@ ttl_docs_get_default_ttl(PG_FUNCTION_ARGS)
 /*
  * set_indexing(collection regclass, indexing text)
  *
- * Builds the new index before it drops the old one.  SHARE ROW EXCLUSIVE
+ * Builds the new index before it drops the old one.  In the same mode, it
+ * builds an index that is missing, and replaces a partial index by one that has
+ * entries for all rows (purge_index.c).  SHARE ROW EXCLUSIVE
  * keeps writers out during the build.  DROP INDEX takes ACCESS EXCLUSIVE at
  * the end.
  */
@@ -219,10 +221,11 @@ ttl_docs_set_indexing(PG_FUNCTION_ARGS)
 						 ttl_docs_quoted_literal(relid))));
 	table_close(rel, NoLock);
 
-	ttl_docs_create_purge_index(relid, indexing);
+	ttl_docs_create_whole_purge_index(relid, indexing);
 	settings.indexing = indexing;
 	ttl_docs_write_label(relid, &settings);
 	if (collection.settings.indexing != indexing)
 		ttl_docs_drop_purge_index(relid, collection.settings.indexing);
+	ttl_docs_drop_partial_purge_index(relid, indexing);
 	PG_RETURN_VOID();
 }
