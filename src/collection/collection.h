@@ -143,8 +143,18 @@ extern char *ttl_docs_adoption_command(Oid relid, const CollectionSettings *sett
 
 /* purge_index.c */
 extern Oid	ttl_docs_purge_index(Relation rel, IndexingMode indexing);
-extern Oid	ttl_docs_invalid_purge_index(Relation rel, IndexingMode indexing);
-extern Oid	ttl_docs_table_purge_index(Oid relid, IndexingMode indexing, bool valid);
+/* Which valid index is it, or is it not valid? */
+typedef enum PurgeIndexForm
+{
+	INDEX_WHOLE,				/* valid, with entries for all rows */
+	INDEX_PARTIAL,				/* valid, with entries for rows that can expire */
+	INDEX_INVALID				/* not valid: a concurrent build has failed or is
+								 * running, or, for a partitioned table, a partition
+								 * has no index that is attached to it */
+} PurgeIndexForm;
+extern Oid	ttl_docs_whole_purge_index(Relation rel, IndexingMode indexing);
+extern Oid	ttl_docs_table_purge_index(Oid relid, IndexingMode indexing,
+									   PurgeIndexForm form);
 
 /* The name of the purge index of a table */
 typedef struct TableIndexName
@@ -153,7 +163,8 @@ typedef struct TableIndexName
 	Oid			index;
 	NameData	name;
 } TableIndexName;
-extern List *ttl_docs_purge_index_names(Oid root, IndexingMode indexing);
+extern List *ttl_docs_replaced_purge_indexes(Oid root, IndexingMode before,
+											IndexingMode after);
 extern void ttl_docs_rename_purge_indexes(List *names, IndexingMode indexing);
 extern void ttl_docs_drop_other_purge_indexes(Oid root, IndexingMode kept);
 extern const char *ttl_docs_purge_index_definition(IndexingMode indexing);

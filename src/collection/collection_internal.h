@@ -48,6 +48,7 @@ extern Oid	ttl_docs_other_purge_index(Relation rel, IndexingMode indexing,
 									   Oid excluded);
 extern void ttl_docs_create_purge_index(Oid relid, IndexingMode indexing);
 extern void ttl_docs_drop_invalid_purge_indexes(Oid root, IndexingMode indexing);
+extern void ttl_docs_create_whole_purge_index(Oid relid, IndexingMode indexing);
 
 /* trigger_setup.c */
 extern bool ttl_docs_fetch_trigger(Oid trigger, Snapshot snapshot,

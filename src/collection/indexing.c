@@ -3,7 +3,9 @@
  * indexing.c
  *		set_indexing(): another kind of purge index.
  *
- * set_indexing() builds the new index before it drops the old one.  The new
+ * set_indexing() builds the new index before it drops the old one.  In the same
+ * mode, it builds an index that is missing, and replaces a partial index by one
+ * that has entries for all rows (purge_index.c).  The new
  * index gets the name of the old one, for each partition, too: a migration
  * tool that knows the name, or an exclusion list for one, stays right.
  *
@@ -49,10 +51,10 @@ ttl_docs_set_indexing(PG_FUNCTION_ARGS)
 	settings = collection.settings;
 	ttl_docs_require_indexing_allowed(relid, &settings, indexing);
 
-	names = ttl_docs_purge_index_names(relid, settings.indexing);
+	names = ttl_docs_replaced_purge_indexes(relid, settings.indexing, indexing);
 	/* CREATE INDEX would use an index of a partition that is not valid */
 	ttl_docs_drop_invalid_purge_indexes(relid, indexing);
-	ttl_docs_create_purge_index(relid, indexing);
+	ttl_docs_create_whole_purge_index(relid, indexing);
 	settings.indexing = indexing;
 	ttl_docs_write_label(relid, &settings);
 	ttl_docs_drop_other_purge_indexes(relid, indexing);

@@ -7,6 +7,13 @@
  * on _slot alone, with the access method of the indexing mode.  So users can
  * rename it, reindex it concurrently, or replace it.
  *
+ * A btree has entries for all rows.  Documents that never expire have NULL in
+ * _slot, and their entries are at the far end, behind the slots.  So the ends
+ * of the index show whether every document of the table has expired.  Older
+ * collections, and tables whose owner has declared it so, have a partial index
+ * "WHERE _slot IS NOT NULL".  It serves to find expired documents, but it does
+ * not show whether there are others.  set_indexing() replaces it.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -32,15 +39,20 @@
 #include "collection/collection_internal.h"
 
 static Oid	find_purge_index(Relation rel, IndexingMode indexing, Oid excluded,
-							 bool is_valid);
+							 PurgeIndexForm form);
 static List *list_all_indexes(Relation rel);
-static bool is_purge_index(Relation rel, Oid indexid, IndexingMode indexing,
-						   bool is_valid);
+static bool has_form(Relation rel, Oid indexid, IndexingMode indexing,
+					 PurgeIndexForm form);
+static bool has_definition(Relation index, AttrNumber slot, IndexingMode indexing);
 static Node *index_predicate(Relation index);
-static void drop_purge_indexes(Oid root, IndexingMode indexing, bool valid);
 static bool is_slot_not_null(Node *predicate, AttrNumber slot);
+static void create_unless(Oid relid, IndexingMode indexing, Oid existing);
+static void drop_purge_indexes(Oid root, IndexingMode indexing, PurgeIndexForm form);
 
-/* Returns a valid purge index of the table for the mode, or InvalidOid. */
+/*
+ * Returns a valid purge index of the table for the mode, or InvalidOid.  If
+ * there are several, returns one that has entries for all rows.
+ */
 Oid
 ttl_docs_purge_index(Relation rel, IndexingMode indexing)
 {
@@ -51,22 +63,24 @@ ttl_docs_purge_index(Relation rel, IndexingMode indexing)
 Oid
 ttl_docs_other_purge_index(Relation rel, IndexingMode indexing, Oid excluded)
 {
-	return find_purge_index(rel, indexing, excluded, true);
+	Oid			found = find_purge_index(rel, indexing, excluded, INDEX_WHOLE);
+
+	return OidIsValid(found) ? found :
+		find_purge_index(rel, indexing, excluded, INDEX_PARTIAL);
 }
 
 /*
- * Returns a purge index that is not valid, or InvalidOid.  A concurrent build
- * that has failed leaves one behind.  The index of a partitioned table is not
- * valid as long as a partition has no index that is attached to it.
+ * Returns a valid purge index that has entries for all rows, or InvalidOid.
+ * This includes documents that never expire.
  */
 Oid
-ttl_docs_invalid_purge_index(Relation rel, IndexingMode indexing)
+ttl_docs_whole_purge_index(Relation rel, IndexingMode indexing)
 {
-	return find_purge_index(rel, indexing, InvalidOid, false);
+	return find_purge_index(rel, indexing, InvalidOid, INDEX_WHOLE);
 }
 
 static Oid
-find_purge_index(Relation rel, IndexingMode indexing, Oid excluded, bool is_valid)
+find_purge_index(Relation rel, IndexingMode indexing, Oid excluded, PurgeIndexForm form)
 {
 	List	   *indexes;
 	ListCell   *lc;
@@ -74,11 +88,11 @@ find_purge_index(Relation rel, IndexingMode indexing, Oid excluded, bool is_vali
 
 	if (indexing == INDEXING_NONE)
 		return InvalidOid;
-	indexes = is_valid ? RelationGetIndexList(rel) : list_all_indexes(rel);
+	indexes = form == INDEX_INVALID ? list_all_indexes(rel) : RelationGetIndexList(rel);
 	foreach(lc, indexes)
 	{
 		if (lfirst_oid(lc) == excluded ||
-			!is_purge_index(rel, lfirst_oid(lc), indexing, is_valid))
+			!has_form(rel, lfirst_oid(lc), indexing, form))
 			continue;
 		found = lfirst_oid(lc);
 		/* for a partition, the index that belongs to the index of its parent */
@@ -112,41 +126,49 @@ list_all_indexes(Relation rel)
 	return found;
 }
 
+/* Is the index a purge index for the mode, of this form? */
 static bool
-is_purge_index(Relation rel, Oid indexid, IndexingMode indexing, bool is_valid)
+has_form(Relation rel, Oid indexid, IndexingMode indexing, PurgeIndexForm form)
 {
 	/* DROP INDEX or REINDEX CONCURRENTLY may have dropped it by now */
 	Relation	index = try_relation_open(indexid, AccessShareLock);
 	AttrNumber	slot;
-	bool		result;
+	bool		result = false;
 
 	if (index == NULL)
 		return false;
 	slot = get_attnum(RelationGetRelid(rel), TTL_DOCS_SLOT_COLUMN);
-	result = slot != InvalidAttrNumber &&
-		index->rd_index->indisvalid == is_valid &&
-		index->rd_index->indnatts == 1 &&
-		index->rd_index->indkey.values[0] == slot &&
-		!index->rd_index->indisunique &&
-		index->rd_rel->relam == (indexing == INDEXING_LAZY ?
-								 BRIN_AM_OID : BTREE_AM_OID);
-
-	/* ascending, because the purge reads the earliest slots first */
-	if (result && indexing == INDEXING_CONSISTENT &&
-		index->rd_rel->relkind == RELKIND_INDEX)
-		result = index->rd_indoption[0] == 0 &&
-			index->rd_opfamily[0] == INTEGER_BTREE_FAM_OID;
-
-	/* a partial index must contain every document that can expire */
-	if (result)
+	if (slot != InvalidAttrNumber && has_definition(index, slot, indexing) &&
+		index->rd_index->indisvalid == (form != INDEX_INVALID))
 	{
 		Node	   *predicate = index_predicate(index);
 
-		result = predicate == NULL ||
-			(indexing == INDEXING_CONSISTENT && is_slot_not_null(predicate, slot));
+		/* a partial index must contain every document that can expire */
+		result = form == INDEX_PARTIAL ?
+			predicate != NULL && indexing == INDEXING_CONSISTENT &&
+			is_slot_not_null(predicate, slot) :
+			predicate == NULL;
 	}
 	relation_close(index, AccessShareLock);
 	return result;
+}
+
+/* Is it, apart from its predicate, defined as a purge index for the mode? */
+static bool
+has_definition(Relation index, AttrNumber slot, IndexingMode indexing)
+{
+	Form_pg_index form = index->rd_index;
+
+	if (form->indisunique || form->indnatts != 1 || form->indkey.values[0] != slot)
+		return false;
+	if (indexing == INDEXING_LAZY)
+		return index->rd_rel->relam == BRIN_AM_OID;
+
+	/* ascending, nulls last: the purge reads the earliest slots first */
+	return index->rd_rel->relam == BTREE_AM_OID &&
+		(index->rd_rel->relkind != RELKIND_INDEX ||
+		 (index->rd_indoption[0] == 0 &&
+		  index->rd_opfamily[0] == INTEGER_BTREE_FAM_OID));
 }
 
 /*
@@ -189,13 +211,28 @@ void
 ttl_docs_create_purge_index(Oid relid, IndexingMode indexing)
 {
 	Relation	rel = table_open(relid, AccessShareLock);
-	bool		exists = OidIsValid(ttl_docs_purge_index(rel, indexing));
 
+	create_unless(relid, indexing, ttl_docs_purge_index(rel, indexing));
 	table_close(rel, NoLock);
-	if (exists || indexing == INDEXING_NONE)
-		return;
-	ttl_docs_run_ddl("CREATE INDEX ON %s %s", ttl_docs_quoted_name(relid),
-					 ttl_docs_purge_index_definition(indexing));
+}
+
+/*
+ * Builds the purge index for a mode, unless the table already has one that has
+ * entries for all rows.
+ */
+void
+ttl_docs_create_whole_purge_index(Oid relid, IndexingMode indexing)
+{
+	create_unless(relid, indexing,
+				  ttl_docs_table_purge_index(relid, indexing, INDEX_WHOLE));
+}
+
+static void
+create_unless(Oid relid, IndexingMode indexing, Oid existing)
+{
+	if (!OidIsValid(existing) && indexing != INDEXING_NONE)
+		ttl_docs_run_ddl("CREATE INDEX ON %s %s", ttl_docs_quoted_name(relid),
+						 ttl_docs_purge_index_definition(indexing));
 }
 
 /* The part of CREATE INDEX after the name of the table */
@@ -203,20 +240,23 @@ const char *
 ttl_docs_purge_index_definition(IndexingMode indexing)
 {
 	return indexing == INDEXING_LAZY ?
-		"USING brin (" TTL_DOCS_SLOT_COLUMN ")" :
-		"USING btree (" TTL_DOCS_SLOT_COLUMN ") WHERE " TTL_DOCS_SLOT_COLUMN " IS NOT NULL";
+		"USING brin (" TTL_DOCS_SLOT_COLUMN ")" : "USING btree (" TTL_DOCS_SLOT_COLUMN ")";
 }
 
-/* Drops all purge indexes of a collection except those for a mode. */
+/*
+ * Drops all purge indexes of a collection except those that have entries for
+ * all rows and are for a mode.
+ */
 void
 ttl_docs_drop_other_purge_indexes(Oid root, IndexingMode kept)
 {
 	for (IndexingMode mode = 0; mode < INDEXING_NONE; mode++)
 	{
 		/* an index that is not valid can have valid ones of partitions */
-		drop_purge_indexes(root, mode, false);
+		drop_purge_indexes(root, mode, INDEX_INVALID);
+		drop_purge_indexes(root, mode, INDEX_PARTIAL);
 		if (mode != kept)
-			drop_purge_indexes(root, mode, true);
+			drop_purge_indexes(root, mode, INDEX_WHOLE);
 	}
 }
 
@@ -227,17 +267,17 @@ ttl_docs_drop_other_purge_indexes(Oid root, IndexingMode kept)
 void
 ttl_docs_drop_invalid_purge_indexes(Oid root, IndexingMode indexing)
 {
-	drop_purge_indexes(root, indexing, false);
+	drop_purge_indexes(root, indexing, INDEX_INVALID);
 }
 
 /*
- * Drops the valid or the invalid purge indexes for a mode.  The index of a
- * partitioned table takes the indexes of its partitions along, so it goes
- * first.  A concurrent change that did not finish leaves indexes of partitions
- * that have no parent.
+ * Drops the purge indexes of one form for a mode.  The index of a partitioned
+ * table takes the indexes of its partitions along, so it goes first.  A
+ * concurrent change that did not finish leaves indexes of partitions that have
+ * no parent.
  */
 static void
-drop_purge_indexes(Oid root, IndexingMode indexing, bool valid)
+drop_purge_indexes(Oid root, IndexingMode indexing, PurgeIndexForm form)
 {
 	List	   *tables = ttl_docs_partition_tree(root, NoLock);
 	ListCell   *lc;
@@ -247,32 +287,36 @@ drop_purge_indexes(Oid root, IndexingMode indexing, bool valid)
 		Oid			index;
 
 		while (OidIsValid(index = ttl_docs_table_purge_index(lfirst_oid(lc), indexing,
-															  valid)))
+															  form)))
 			ttl_docs_run_ddl("DROP INDEX %s", ttl_docs_quoted_name(index));
 	}
 	list_free(tables);
 }
 
 /*
- * Returns a valid or invalid purge index of a table, or InvalidOid.  The table
+ * Returns a purge index of a table that has a form, or InvalidOid.  The table
  * may be gone.
  */
 Oid
-ttl_docs_table_purge_index(Oid relid, IndexingMode indexing, bool valid)
+ttl_docs_table_purge_index(Oid relid, IndexingMode indexing, PurgeIndexForm form)
 {
 	Relation	rel = try_table_open(relid, AccessShareLock);
 	Oid			index;
 
 	if (rel == NULL)
 		return InvalidOid;
-	index = find_purge_index(rel, indexing, InvalidOid, valid);
+	index = find_purge_index(rel, indexing, InvalidOid, form);
 	table_close(rel, AccessShareLock);
 	return index;
 }
 
-/* Returns the names of the purge indexes of all tables of a collection. */
+/*
+ * Returns the names of the indexes that a change from one mode to another
+ * replaces, in all tables of a collection.  If the mode stays, these are the
+ * indexes that do not have entries for all rows.
+ */
 List *
-ttl_docs_purge_index_names(Oid root, IndexingMode indexing)
+ttl_docs_replaced_purge_indexes(Oid root, IndexingMode before, IndexingMode after)
 {
 	List	   *tables = ttl_docs_partition_tree(root, NoLock);
 	List	   *names = NIL;
@@ -280,9 +324,12 @@ ttl_docs_purge_index_names(Oid root, IndexingMode indexing)
 
 	foreach(lc, tables)
 	{
-		Oid			index = ttl_docs_table_purge_index(lfirst_oid(lc), indexing, true);
+		Oid			index = before == after ? InvalidOid :
+			ttl_docs_table_purge_index(lfirst_oid(lc), before, INDEX_WHOLE);
 		TableIndexName *item;
 
+		if (!OidIsValid(index))
+			index = ttl_docs_table_purge_index(lfirst_oid(lc), before, INDEX_PARTIAL);
 		if (!OidIsValid(index))
 			continue;
 		item = palloc(sizeof(TableIndexName));
@@ -304,7 +351,7 @@ ttl_docs_rename_purge_indexes(List *names, IndexingMode indexing)
 	foreach(lc, names)
 	{
 		TableIndexName *item = lfirst(lc);
-		Oid			index = ttl_docs_table_purge_index(item->relid, indexing, true);
+		Oid			index = ttl_docs_table_purge_index(item->relid, indexing, INDEX_WHOLE);
 
 		if (OidIsValid(index) && strcmp(get_rel_name(index), NameStr(item->name)) != 0)
 			ttl_docs_run_ddl("ALTER INDEX %s RENAME TO %s", ttl_docs_quoted_name(index),

@@ -17,10 +17,11 @@
  *    and not the index entries.
  * 2. The slot of a document with its own ttl is computed from its due time.
  *
- * A document that never expires has no slot (NULL) and is not in the index.
- * A document with an invalid ttl has SLOT_INVALID, at the far end of the
- * index, where turning TTL on looks for invalid values.  Replication can
- * store any number as a slot, so the functions here accept any number.
+ * A document that never expires has no slot (NULL).  Its entry is at the far
+ * end of the index, and no scan for a range of slots reads it.  A document with
+ * an invalid ttl has SLOT_INVALID, the last slot, where turning TTL on looks for
+ * invalid values.  Replication can store any number as a slot, so the functions
+ * here accept any number.
  *
  *-------------------------------------------------------------------------
  */

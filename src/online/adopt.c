@@ -543,7 +543,7 @@ turn_on(void *arg, BriefLock *lock)
 	before = require_adopting(adoption);
 	if (OidIsValid(ttl_docs_pending_partition(relid)) ||
 		unfilled_tables(adoption) != NIL ||
-		!ttl_docs_has_whole_purge_index(relid, before.indexing))
+		!ttl_docs_has_built_purge_index(relid, before.indexing))
 		return;
 	after = final_settings(&before);
 	ttl_docs_begin_grace(relid, &after, &expired);

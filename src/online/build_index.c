@@ -46,7 +46,6 @@ static void build_on_table(Oid relid, IndexingMode indexing);
 static void create_on_only(void *arg, BriefLock *lock);
 static void attach(void *arg, BriefLock *lock);
 static Oid	any_purge_index(Oid relid, IndexingMode indexing);
-static Oid	find_index(Oid relid, IndexingMode indexing, bool is_valid);
 
 /* Builds what is missing of the purge index of a collection. */
 void
@@ -54,7 +53,7 @@ ttl_docs_build_purge_index(Oid root, IndexingMode indexing)
 {
 	if (indexing == INDEXING_NONE)
 		return;
-	while (get_rel_name(root) != NULL && !ttl_docs_has_whole_purge_index(root, indexing))
+	while (get_rel_name(root) != NULL && !ttl_docs_has_built_purge_index(root, indexing))
 	{
 		ttl_docs_set_phase(PHASE_INDEX);
 		build_part(root, InvalidOid, indexing);
@@ -63,9 +62,9 @@ ttl_docs_build_purge_index(Oid root, IndexingMode indexing)
 
 /* Does the table have a valid purge index, partitions included? */
 bool
-ttl_docs_has_whole_purge_index(Oid root, IndexingMode indexing)
+ttl_docs_has_built_purge_index(Oid root, IndexingMode indexing)
 {
-	return indexing == INDEXING_NONE || OidIsValid(find_index(root, indexing, true));
+	return indexing == INDEXING_NONE || OidIsValid(ttl_docs_table_purge_index(root, indexing, INDEX_WHOLE));
 }
 
 /*
@@ -103,10 +102,10 @@ build_on_table(Oid relid, IndexingMode indexing)
 {
 	Oid			failed;
 
-	while (OidIsValid(failed = find_index(relid, indexing, false)))
+	while (OidIsValid(failed = ttl_docs_table_purge_index(relid, indexing, INDEX_INVALID)))
 		ttl_docs_run_committing(psprintf("DROP INDEX CONCURRENTLY %s",
 										 ttl_docs_quoted_name(failed)));
-	if (OidIsValid(find_index(relid, indexing, true)) || get_rel_name(relid) == NULL)
+	if (OidIsValid(ttl_docs_table_purge_index(relid, indexing, INDEX_WHOLE)) || get_rel_name(relid) == NULL)
 		return;
 	ttl_docs_notice_old_transactions(relid);
 	ttl_docs_run_committing(psprintf("CREATE INDEX CONCURRENTLY ON %s %s",
@@ -147,21 +146,8 @@ attach(void *arg, BriefLock *lock)
 static Oid
 any_purge_index(Oid relid, IndexingMode indexing)
 {
-	Oid			index = find_index(relid, indexing, true);
+	Oid			index = ttl_docs_table_purge_index(relid, indexing, INDEX_WHOLE);
 
-	return OidIsValid(index) ? index : find_index(relid, indexing, false);
-}
-
-static Oid
-find_index(Oid relid, IndexingMode indexing, bool is_valid)
-{
-	Relation	rel = try_table_open(relid, AccessShareLock);
-	Oid			index;
-
-	if (rel == NULL)
-		return InvalidOid;
-	index = is_valid ? ttl_docs_purge_index(rel, indexing) :
-		ttl_docs_invalid_purge_index(rel, indexing);
-	table_close(rel, AccessShareLock);
-	return index;
+	return OidIsValid(index) ? index :
+		ttl_docs_table_purge_index(relid, indexing, INDEX_INVALID);
 }

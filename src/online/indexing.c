@@ -52,7 +52,7 @@ static void change_indexing(IndexingChange *change);
 static void switch_indexing(void *arg, BriefLock *lock);
 static void pass_names_on(Oid relid, IndexingMode before, IndexingMode after);
 static void drop_old_indexes(IndexingChange *change);
-static void drop_concurrently(Oid relid, IndexingMode indexing);
+static void drop_concurrently(Oid relid, IndexingMode indexing, PurgeIndexForm form);
 static void drop_of_partitioned(void *arg, BriefLock *lock);
 
 /*
@@ -145,11 +145,13 @@ switch_indexing(void *arg, BriefLock *lock)
 
 	ttl_docs_lock_tree_briefly(change->relid, ShareUpdateExclusiveLock, lock);
 	require_changeable(change->relid, change->indexing, &settings);
-	change->is_complete = ttl_docs_has_whole_purge_index(change->relid, change->indexing);
+	change->is_complete = ttl_docs_has_built_purge_index(change->relid, change->indexing);
 	before = settings.indexing;
-	if (!change->is_complete || before == change->indexing)
+	if (!change->is_complete)
 		return;
 	pass_names_on(change->relid, before, change->indexing);
+	if (before == change->indexing)
+		return;
 	/* a new deadline: so far, nobody has waited for us */
 	lock->deadline = 0;
 	ttl_docs_lock_tree_briefly(change->relid, ShareRowExclusiveLock, lock);
@@ -161,7 +163,7 @@ switch_indexing(void *arg, BriefLock *lock)
 static void
 pass_names_on(Oid relid, IndexingMode before, IndexingMode after)
 {
-	List	   *names = ttl_docs_purge_index_names(relid, before);
+	List	   *names = ttl_docs_replaced_purge_indexes(relid, before, after);
 	ListCell   *lc;
 
 	if (after == INDEXING_NONE)
@@ -173,14 +175,14 @@ pass_names_on(Oid relid, IndexingMode before, IndexingMode after)
 											  TTL_DOCS_SLOT_COLUMN, "old",
 											  get_rel_namespace(old->relid), false);
 
-		if (OidIsValid(ttl_docs_table_purge_index(old->relid, after, true)))
+		if (OidIsValid(ttl_docs_table_purge_index(old->relid, after, INDEX_WHOLE)))
 			ttl_docs_run_ddl("ALTER INDEX %s RENAME TO %s",
 							 ttl_docs_quoted_name(old->index), quote_identifier(name));
 	}
 	ttl_docs_rename_purge_indexes(names, after);
 }
 
-/* Drops the purge indexes for other modes. */
+/* Drops the indexes that the new one replaces. */
 static void
 drop_old_indexes(IndexingChange *change)
 {
@@ -190,17 +192,20 @@ drop_old_indexes(IndexingChange *change)
 		return;
 	}
 	for (IndexingMode mode = 0; mode < INDEXING_NONE; mode++)
+	{
+		drop_concurrently(change->relid, mode, INDEX_INVALID);
+		drop_concurrently(change->relid, mode, INDEX_PARTIAL);
 		if (mode != change->indexing)
-			drop_concurrently(change->relid, mode);
+			drop_concurrently(change->relid, mode, INDEX_WHOLE);
+	}
 }
 
 static void
-drop_concurrently(Oid relid, IndexingMode indexing)
+drop_concurrently(Oid relid, IndexingMode indexing, PurgeIndexForm form)
 {
 	Oid			index;
 
-	while (OidIsValid(index = ttl_docs_table_purge_index(relid, indexing, true)) ||
-		   OidIsValid(index = ttl_docs_table_purge_index(relid, indexing, false)))
+	while (OidIsValid(index = ttl_docs_table_purge_index(relid, indexing, form)))
 		ttl_docs_run_committing(psprintf("DROP INDEX CONCURRENTLY %s",
 										 ttl_docs_quoted_name(index)));
 }

@@ -76,6 +76,6 @@ extern bool ttl_docs_fill_table(Oid relid, Oid root, FillResult *result);
 
 /* build_index.c */
 extern void ttl_docs_build_purge_index(Oid root, IndexingMode indexing);
-extern bool ttl_docs_has_whole_purge_index(Oid root, IndexingMode indexing);
+extern bool ttl_docs_has_built_purge_index(Oid root, IndexingMode indexing);
 
 #endif							/* TTL_DOCS_ONLINE_INTERNAL_H */

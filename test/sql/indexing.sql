@@ -114,6 +114,63 @@ SELECT ttl_docs.set_indexing('p1', 'lazy');
 \echo :SQLSTATE
 DROP TABLE p;
 
+-- Older versions left documents that never expire out of the index.  Such an index
+-- serves as purge index, and set_indexing() replaces it.
+SELECT ttl_docs.create_collection('old', 1000);
+CREATE INDEX old_partial ON old (_slot) WHERE _slot IS NOT NULL;
+DROP INDEX old__slot_idx;
+INSERT INTO old VALUES ('own', '{"ttl": 100}'), ('never', '{"ttl": -1}'), ('inherits', '{}');
+SELECT purge_index('old');
+SELECT ttl_docs.set_default_ttl('old', 2000);
+BEGIN;
+SET LOCAL ttl_docs.clock_offset = 3000;
+CALL ttl_docs.purge('old');
+SET LOCAL ttl_docs.show_expired = on;
+SELECT id FROM old ORDER BY id;
+ROLLBACK;
+DROP INDEX old_partial;
+\echo :SQLSTATE
+SELECT ttl_docs.release('old');
+ALTER TABLE old ADD COLUMN _slot bigint;
+CREATE INDEX old_declared ON old (_slot) WHERE _slot IS NOT NULL;
+SELECT ttl_docs.adopt('old', 1000);
+SELECT purge_index('old');
+SELECT ttl_docs.set_indexing('old', 'consistent');
+SELECT purge_index('old');
+-- If there are both, the partial one is not needed.
+CREATE INDEX old_partial ON old (_slot) WHERE _slot IS NOT NULL;
+DROP INDEX old_partial;
+\echo :SQLSTATE
+CREATE INDEX old_partial ON old (_slot) WHERE _slot IS NOT NULL;
+SELECT ttl_docs.set_indexing('old', 'lazy');
+SELECT purge_index('old');
+DROP TABLE old;
+CREATE TABLE p (id int PRIMARY KEY, doc jsonb) PARTITION BY RANGE (id);
+CREATE TABLE p1 PARTITION OF p FOR VALUES FROM (0) TO (10);
+SELECT ttl_docs.adopt('p', 1000);
+CREATE INDEX p_partial ON p (_slot) WHERE _slot IS NOT NULL;
+DROP INDEX p__slot_idx;
+CREATE TABLE p2 PARTITION OF p FOR VALUES FROM (10) TO (20);
+SELECT indexdef FROM pg_indexes WHERE tablename IN ('p1', 'p2') AND indexdef LIKE '%\_slot%' ORDER BY tablename;
+SELECT ttl_docs.set_indexing('p', 'consistent');
+SELECT indexdef FROM pg_indexes WHERE tablename IN ('p1', 'p2') AND indexdef LIKE '%\_slot%' ORDER BY tablename;
+DROP TABLE p;
+
+-- Entries of documents that never expire are at the end.  No scan for expired documents
+-- reads them.
+SELECT ttl_docs.create_collection('n', 1000);
+INSERT INTO n SELECT g, '{"ttl": -1}' FROM generate_series(1, 5000) AS g;
+INSERT INTO n VALUES ('own', '{"ttl": 100}'), ('inherits', '{}');
+BEGIN;
+SET LOCAL ttl_docs.clock_offset = 3000;
+CALL ttl_docs.purge('n');
+INSERT INTO n VALUES ('own', '{"ttl": -1}'), ('inherits', '{"ttl": -1}');
+SELECT pg_stat_get_xact_tuples_returned('n__slot_idx'::regclass) < 100 AS has_read_few;
+SET LOCAL ttl_docs.show_expired = on;
+SELECT count(*) FROM n;
+ROLLBACK;
+DROP TABLE n;
+
 -- A change from one DefaultTTL to another changes neither the table nor the index.
 SELECT ttl_docs.create_collection('d', 1000);
 INSERT INTO d SELECT g, '{}' FROM generate_series(1, 100) AS g;
@@ -172,7 +229,7 @@ SELECT ttl, default_ttl, s.slot >= extract(epoch FROM x.due)::bigint - 946684800
        LATERAL (SELECT timestamptz '2026-01-02 03:04:05Z' + ttl * interval '1 s' AS due) AS x,
        LATERAL (SELECT ttl_docs_internal.slot('2026-01-02 03:04:05Z', ttl, default_ttl) AS slot) AS s;
 SELECT ttl_docs_internal.slot('2026-01-02 03:04:05Z', NULL, 1000) < 0 AS inheriting_are_apart,
-       ttl_docs_internal.slot('2026-01-02 03:04:05Z', -1, 1000) IS NULL AS never_is_not_in_it,
+       ttl_docs_internal.slot('2026-01-02 03:04:05Z', -1, 1000) IS NULL AS never_has_none,
        ttl_docs_internal.slot('2026-01-02 03:04:05Z', NULL, 8) <> ttl_docs_internal.slot('2026-01-02 03:04:07Z', NULL, 8) AS fine,
        ttl_docs_internal.slot('2026-01-02 03:04:05Z', NULL, 1000) = ttl_docs_internal.slot('2026-01-02 03:04:07Z', NULL, 1000) AS coarse;
 

@@ -43,7 +43,7 @@ CREATE TABLE "users" (
 --> statement-breakpoint
 ALTER TABLE "cart_items" ADD CONSTRAINT "cart_items_cart_id_carts_id_fk" FOREIGN KEY ("cart_id") REFERENCES "public"."carts"("id") ON DELETE no action ON UPDATE no action;--> statement-breakpoint
 ALTER TABLE "sessions" ADD CONSTRAINT "sessions_user_id_users_id_fk" FOREIGN KEY ("user_id") REFERENCES "public"."users"("id") ON DELETE no action ON UPDATE no action;--> statement-breakpoint
-CREATE INDEX "cart_items__slot_idx" ON "cart_items" USING btree ("_slot") WHERE "cart_items"."_slot" is not null;--> statement-breakpoint
-CREATE INDEX "carts__slot_idx" ON "carts" USING btree ("_slot") WHERE "carts"."_slot" is not null;--> statement-breakpoint
-CREATE INDEX "sessions__slot_idx" ON "sessions" USING btree ("_slot") WHERE "sessions"."_slot" is not null;--> statement-breakpoint
-CREATE INDEX "tokens__slot_idx" ON "tokens" USING btree ("_slot") WHERE "tokens"."_slot" is not null;
+CREATE INDEX "cart_items__slot_idx" ON "cart_items" USING btree ("_slot");--> statement-breakpoint
+CREATE INDEX "carts__slot_idx" ON "carts" USING btree ("_slot");--> statement-breakpoint
+CREATE INDEX "sessions__slot_idx" ON "sessions" USING btree ("_slot");--> statement-breakpoint
+CREATE INDEX "tokens__slot_idx" ON "tokens" USING btree ("_slot");

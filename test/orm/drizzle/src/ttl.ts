@@ -21,7 +21,7 @@ export const ttlColumns = {
 /** The purge index, by which the purge finds expired documents. */
 export function ttlIndex(table: { _slot: AnyPgColumn }) {
 	const name = getTableName(table._slot.table);
-	return index(`${name}__slot_idx`).on(table._slot).where(sql`${table._slot} is not null`);
+	return index(`${name}__slot_idx`).on(table._slot);
 }
 
 /** Makes a select expression for the time at which a document expires; null means never. */
