@@ -46,7 +46,6 @@ static bool has_form(Relation rel, Oid indexid, IndexingMode indexing,
 static bool has_definition(Relation index, AttrNumber slot, IndexingMode indexing);
 static Node *index_predicate(Relation index);
 static bool is_slot_not_null(Node *predicate, AttrNumber slot);
-static void create_unless(Oid relid, IndexingMode indexing, Oid existing);
 static void drop_purge_indexes(Oid root, IndexingMode indexing, PurgeIndexForm form);
 
 /*
@@ -210,10 +209,8 @@ is_slot_not_null(Node *predicate, AttrNumber slot)
 void
 ttl_docs_create_purge_index(Oid relid, IndexingMode indexing)
 {
-	Relation	rel = table_open(relid, AccessShareLock);
-
-	create_unless(relid, indexing, ttl_docs_purge_index(rel, indexing));
-	table_close(rel, NoLock);
+	if (!OidIsValid(ttl_docs_table_purge_index(relid, indexing, INDEX_PARTIAL)))
+		ttl_docs_create_whole_purge_index(relid, indexing);
 }
 
 /*
@@ -223,14 +220,8 @@ ttl_docs_create_purge_index(Oid relid, IndexingMode indexing)
 void
 ttl_docs_create_whole_purge_index(Oid relid, IndexingMode indexing)
 {
-	create_unless(relid, indexing,
-				  ttl_docs_table_purge_index(relid, indexing, INDEX_WHOLE));
-}
-
-static void
-create_unless(Oid relid, IndexingMode indexing, Oid existing)
-{
-	if (!OidIsValid(existing) && indexing != INDEXING_NONE)
+	if (indexing != INDEXING_NONE &&
+		!OidIsValid(ttl_docs_table_purge_index(relid, indexing, INDEX_WHOLE)))
 		ttl_docs_run_ddl("CREATE INDEX ON %s %s", ttl_docs_quoted_name(relid),
 						 ttl_docs_purge_index_definition(indexing));
 }
