@@ -66,7 +66,7 @@ static void lock_for_adoption(Oid relid, CollectionSettings *settings);
 static PresentColumns find_present_columns(Relation rel);
 static bool must_rewrite(Relation rel, const char *last_modified,
 						 PresentColumns present, bool has_own_ttl);
-static void notice_rewrite(Relation rel, const char *last_modified);
+static void notice_rewrite(Relation rel, const char *last_modified, bool has_own_ttl);
 static void complete_collection(Oid relid, const CollectionSettings *settings);
 static void recompute_tree(Oid relid, const CollectionSettings *settings);
 static char *first_stamp_expression(Relation rel, const char *last_modified,
@@ -173,7 +173,7 @@ ttl_docs_adopt_table(Oid relid, CollectionSettings *settings,
 
 	rewrites = must_rewrite(rel, last_modified, present, has_own_ttl);
 	if (rewrites)
-		notice_rewrite(rel, last_modified);
+		notice_rewrite(rel, last_modified, has_own_ttl);
 	relation_close(rel, NoLock);
 
 	ttl_docs_create_trigger(relid, settings->citus);
@@ -283,14 +283,15 @@ must_rewrite(Relation rel, const char *last_modified, PresentColumns present,
 }
 
 static void
-notice_rewrite(Relation rel, const char *last_modified)
+notice_rewrite(Relation rel, const char *last_modified, bool has_own_ttl)
 {
 	ereport(NOTICE,
 			(errmsg("adopt() rewrites table \"%s\", and no other session can use it meanwhile",
 					RelationGetRelationName(rel)),
 			 last_modified != NULL ?
 			 errdetail("Each row gets a value from column \"%s\".", last_modified) :
-			 errdetail("Rows get different values, for example because documents have a \"ttl\"."),
+			 has_own_ttl ? errdetail("Documents have a \"ttl\".") :
+			 errdetail("Rows have different values of \"%s\".", TTL_DOCS_TS_COLUMN),
 			 errhint("To adopt a large table while others use it, cancel, and run CALL ttl_docs.adopt_concurrently() with the same arguments.")));
 }
 

@@ -66,6 +66,7 @@ extern ExpiredRows *ttl_docs_begin_expired_rows(Relation rel,
 												const Collection *collection);
 extern TupleTableSlot *ttl_docs_next_expired_row(ExpiredRows *expired);
 extern void ttl_docs_end_expired_rows(ExpiredRows *expired);
+extern void ttl_docs_mark_purged_rows(Oid relid);
 
 /* adopt.c */
 extern void ttl_docs_adopt_table(Oid relid, CollectionSettings *settings,

@@ -26,9 +26,13 @@
  * Nothing is read if no document can be expired, because TTL is off and there
  * are no floors.
  *
- * The caller holds ACCESS EXCLUSIVE on the table.  We use the latest snapshot,
- * so an index that core calls unusable for older snapshots (indcheckxmin) is
- * right here.
+ * A btree also leads to rows that have been purged, until VACUUM removes their
+ * entries.  To fetch them all takes as long as a scan.  So release() reads the
+ * index once before it takes its lock.  Core then marks entries as dead whose
+ * rows nobody can see any more, and the second time it skips them.
+ *
+ * We use the latest snapshot, so an index that core calls unusable for older
+ * snapshots (indcheckxmin) is right here.
  *
  *-------------------------------------------------------------------------
  */
@@ -36,6 +40,7 @@
 
 #include "access/genam.h"
 #include "access/relscan.h"
+#include "access/table.h"
 #include "access/tableam.h"
 #include "executor/tuptable.h"
 #include "miscadmin.h"
@@ -72,6 +77,7 @@ struct ExpiredRows
 	compat_TBMIterator *blocks;
 };
 
+static void mark_purged_rows(Relation rel, const Collection *collection);
 static Oid	find_index(Relation rel, const Collection *collection);
 static void begin_btree(ExpiredRows *expired, Relation rel);
 static void begin_range(ExpiredRows *expired);
@@ -80,6 +86,41 @@ static bool has_slots(const ExpiredRows *expired, SlotRange range, ScanKey keys)
 static bool next_row(ExpiredRows *expired);
 static bool next_row_of_btree(ExpiredRows *expired);
 static bool next_row_of_brin(ExpiredRows *expired);
+
+/*
+ * Makes core mark the index entries of purged rows as dead, for a collection that
+ * nobody has locked yet.  The table may be gone, or may not be a collection.
+ */
+void
+ttl_docs_mark_purged_rows(Oid relid)
+{
+	List	   *tables = ttl_docs_collection_tables(relid);
+	ListCell   *lc;
+
+	foreach(lc, tables)
+	{
+		Relation	rel = try_table_open(lfirst_oid(lc), AccessShareLock);
+		Collection	collection;
+
+		if (rel == NULL)
+			continue;
+		if (ttl_docs_lookup_collection(lfirst_oid(lc), &collection))
+			mark_purged_rows(rel, &collection);
+		table_close(rel, AccessShareLock);
+	}
+	list_free(tables);
+}
+
+static void
+mark_purged_rows(Relation rel, const Collection *collection)
+{
+	ExpiredRows *expired = ttl_docs_begin_expired_rows(rel, collection);
+
+	if (expired->source == SOURCE_BTREE)
+		while (next_row(expired))
+			CHECK_FOR_INTERRUPTS();
+	ttl_docs_end_expired_rows(expired);
+}
 
 /* Begins to find the rows of a table that are expired now. */
 ExpiredRows *

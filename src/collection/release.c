@@ -56,9 +56,10 @@ ttl_docs_release(PG_FUNCTION_ARGS)
 	char	   *table;
 
 	ttl_docs_require_writable(fcinfo);
-	rel = ttl_docs_open_collection(ttl_docs_collection_arg(fcinfo),
-								   AccessExclusiveLock, &collection);
-	relid = RelationGetRelid(rel);
+	relid = ttl_docs_collection_arg(fcinfo);
+	table_close(ttl_docs_open_owned(relid, AccessShareLock), AccessShareLock);
+	ttl_docs_mark_purged_rows(relid);
+	rel = ttl_docs_open_collection(relid, AccessExclusiveLock, &collection);
 	require_no_grace(rel, &collection.settings);
 	ttl_docs_require_no_pending_detach(relid);
 	require_no_pending_trigger(rel);

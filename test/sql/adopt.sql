@@ -1,7 +1,7 @@
 -- adopt() makes an existing table a collection; release() makes a collection a plain
 -- table again.  These tests cover every argument, the first _ts, _ttl and _slot of
 -- existing documents, existing system columns, every refusal, and rollback.  A refusal
--- changes nothing.  The table is rewritten at most once.
+-- changes nothing.  The table is rewritten at most once, and only if rows need different values.
 \set SHOW_CONTEXT never
 SET timezone = 'UTC';
 
@@ -236,7 +236,7 @@ DROP TABLE a;
 DROP FUNCTION other();
 
 --
--- adopt() rewrites a table at most once, with any arguments
+-- adopt() rewrites a table at most once, with any arguments, and only if rows need different values
 --
 CREATE FUNCTION count_rewrite() RETURNS event_trigger LANGUAGE plpgsql AS
     $$ BEGIN RAISE NOTICE 'rewriting %', pg_event_trigger_table_rewrite_oid()::regclass; END $$;
@@ -251,6 +251,21 @@ CREATE TABLE a_parted (id int PRIMARY KEY, doc jsonb) PARTITION BY RANGE (id);
 CREATE TABLE a_parted_1 PARTITION OF a_parted FOR VALUES FROM (0) TO (10);
 INSERT INTO a_parted VALUES (1, '{}');
 SELECT ttl_docs.adopt('a_parted', 6000);
+SELECT ttl_docs.release('a_parted');
+UPDATE a_parted SET doc = '{"ttl": 10000}';
+SELECT ttl_docs.adopt('a_parted', 6000);
+SELECT ttl_docs.release('a_parted');
+-- Without a ttl in documents, all rows get the same values.  They cost no rewrite.
+UPDATE a SET doc = '{}';
+SELECT ttl_docs.adopt('a', 6000);
+SELECT count(*), count(_ttl), count(DISTINCT (_ts, _slot)),
+       bool_and(_slot = ttl_docs_internal.slot(_ts, _ttl, 6000)) AS right_slot FROM a;
+SELECT attname, attmissingval IS NOT NULL AS has_constant, pg_get_expr(adbin, adrelid) AS default
+  FROM pg_attribute LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
+ WHERE attrelid = 'a'::regclass AND attname ~ '^_' ORDER BY attname COLLATE "C";
+SELECT ttl_docs.release('a');
+DELETE FROM a;
+SELECT ttl_docs.adopt('a', 6000, last_modified => 'changed');
 DROP EVENT TRIGGER count_rewrite;
 DROP FUNCTION count_rewrite();
 DROP TABLE a, a_parted;

@@ -173,7 +173,6 @@ CALL ttl_docs.adopt_concurrently('c', 6000, last_modified => 'when');
 -- The table works.  TTL is off, and nothing is filled.
 SELECT pieces('c');
 SELECT hint FROM ttl_docs.collections WHERE collection = 'c'::regclass;
-SELECT state FROM ttl_docs.stat_collections WHERE collection = 'c'::regclass;
 SELECT * FROM ttl_docs.stat_progress;
 SELECT count(*), count(_ttl), count(DISTINCT _ts) FROM c;
 -- Writes are stamped.  An UPDATE that leaves the document alone reads its ttl.
