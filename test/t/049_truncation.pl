@@ -3,6 +3,8 @@
 # 1. Whatever sessions do, no snapshot loses a document: the purge waits for them.
 # 2. Nobody waits for the purge.
 # 3. Documents are deleted one by one where a truncation would not mean the same.
+# 4. On a standby, older snapshots are cancelled, or the primary waits for them.
+# 5. A crash right after a truncation.
 #
 # Expired documents are written with a clock that is hours behind.  The clock of the server moves
 # when a test needs documents that expire, or the end of an interval.
@@ -19,6 +21,7 @@ use TtlServer;
 
 my $node = start_node(
 	q{
+shared_preload_libraries = 'ttl_docs, rival'
 ttl_docs.purge_grace = 0
 ttl_docs.purge_workers = 2
 max_prepared_transactions = 5
@@ -402,7 +405,17 @@ resume('paused');
 until_deleted('paused', 'a logical slot');
 sql(q{SELECT pg_drop_replication_slot('decoded')});
 
-# ---- Partitions, and commands of others ----
+# An object access hook that refuses
+make_expired('refused');
+configure('rival.refuse_truncate = on');
+ok(let_workers_visit($node, 'postgres'), 'workers know that a hook refuses truncations');
+resume('refused');
+until_deleted('refused', 'an object access hook refuses');
+like(sql(stat_of('last_error', 'refused')), qr/^rival refuses to truncate/, 'the view shows the error of the hook');
+configure('rival.refuse_truncate = off');
+ok(let_workers_visit($node, 'postgres'), 'workers know that the hook does not refuse any more');
+
+# ---- Partitions, and rows with odd stamps ----
 
 sql(q{
 	CREATE TABLE parts (id text, day int, doc jsonb, PRIMARY KEY (id, day)) PARTITION BY LIST (day);
@@ -447,6 +460,72 @@ resume('aborted');
 $user->query('ROLLBACK');
 until_on_disk('aborted', 0, 'an aborted document');
 $user->quit;
+
+# ---- A standby ----
+
+$node->backup('base');
+my $standby = PostgreSQL::Test::Cluster->new('standby');
+$standby->init_from_backup($node, 'base', has_streaming => 1);
+$standby->append_conf('postgresql.conf', "max_standby_streaming_delay = 0\nwal_receiver_status_interval = 1s");
+$standby->start;
+
+# A session of the standby takes a snapshot before the documents expire, and does not use the table.
+sub standby_session
+{
+	my ($collection) = @_;
+	sql("SELECT ttl_docs.create_collection('$collection', 60);" . fill($collection, $now));
+	$node->wait_for_catchup($standby);
+	my $reader = $standby->background_psql('postgres', on_error_stop => 0);
+	$reader->query('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1');
+	return $reader;
+}
+
+my $conflicts = q{SELECT confl_snapshot FROM pg_stat_database_conflicts WHERE datname = 'postgres'};
+my $before = $standby->safe_psql('postgres', $conflicts);
+my $reader = standby_session('replayed');
+advance(200);
+until_truncated('replayed', 'a standby without feedback');
+$node->wait_for_catchup($standby);
+my $seen = eval { $reader->query('SELECT count(*) FROM replayed') } // '';
+isnt($seen, '0', 'standby: the old snapshot is not answered wrongly');
+is($standby->safe_psql('postgres', $conflicts), $before + 1, 'standby: the session with the old snapshot is cancelled');
+is($standby->safe_psql('postgres', q{SET ttl_docs.show_expired = on; SELECT count(*) FROM replayed}), 0,
+	'standby: a new snapshot finds the table empty');
+eval { $reader->quit };
+
+reload_with($standby, 'hot_standby_feedback = on');
+$reader = standby_session('awaited');
+until_is(q{SELECT count(backend_xmin) FROM pg_stat_replication}, 1, 'the standby sends its feedback');
+advance(200);
+until_waiting('awaited', 'a standby with feedback');
+is($reader->query('SELECT count(*) FROM awaited'), $documents, 'standby with feedback: the session sees all documents');
+$reader->query('COMMIT');
+until_truncated('awaited', 'a standby with feedback');
+$reader->quit;
+$standby->stop;
+
+# ---- A crash ----
+
+make_expired('crashed');
+resume('crashed');
+until_truncated('crashed', 'before a crash');
+sql(live('crashed', 10));
+$node->stop('immediate');
+$node->start;
+is(on_disk('crashed'), 10, 'after a crash: the expired documents do not come back, and the live ones are there');
+is(sql(q{SELECT count(*) FROM crashed WHERE id LIKE 'live%'}), 10, 'after a crash: the live documents are visible');
+is(sql(stat_of('truncations', 'crashed')), 0, 'after a crash: the view counts from the start');
+
+SKIP:
+{
+	skip 'amcheck is not installed', 1 unless has_extension($node, 'amcheck');
+	sql('CREATE EXTENSION amcheck');
+	isnt( sql(q{
+			SELECT count(bt_index_check(i.indexrelid, true)::text)
+			FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid JOIN pg_am AS a ON a.oid = c.relam
+			WHERE a.amname = 'btree' AND c.relkind = 'i' AND c.relnamespace = 'public'::regnamespace}),
+		0, 'amcheck finds nothing wrong');
+}
 
 nothing_crashed($node);
 done_testing();
