@@ -99,11 +99,11 @@ compat_named_tables(const PlannedStmt *stmt)
  * argument: the tables of subscriptions can belong to other users.
  */
 #if PG_VERSION_NUM < 160000
-#define compat_truncate(rels, relids) \
-	ExecuteTruncateGuts(rels, relids, NIL, DROP_RESTRICT, false)
+#define compat_truncate(rels, relids, logged) \
+	ExecuteTruncateGuts(rels, relids, logged, DROP_RESTRICT, false)
 #else
-#define compat_truncate(rels, relids) \
-	ExecuteTruncateGuts(rels, relids, NIL, DROP_RESTRICT, false, false)
+#define compat_truncate(rels, relids, logged) \
+	ExecuteTruncateGuts(rels, relids, logged, DROP_RESTRICT, false, false)
 #endif
 
 /*

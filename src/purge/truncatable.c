@@ -13,7 +13,9 @@
  * - Foreign keys refer to the table.  Core has DELETE triggers for them.
  * - There is a logical replication slot in this database.  pgoutput does not send the
  *   truncation of a partition under publish_via_partition_root, and other plugins may
- *   ignore truncations.
+ *   ignore truncations.  Since PostgreSQL 16, a standby can have logical slots, too.  We
+ *   see them if the standby uses a physical slot, which then has a catalog_xmin.  (A
+ *   standby that uses none can lose its logical slots at any time.)
  * - The owner has revoked the right to truncate the table from himself.
  * - The purge index does not show all rows: it is BRIN, it has a predicate, or it was
  *   built over HOT chains that it does not describe.
@@ -37,6 +39,7 @@
 #include "replication/slot.h"
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
+#include "storage/spin.h"
 #include "utils/acl.h"
 #include "utils/rel.h"
 
@@ -122,11 +125,25 @@ has_trigger_of_delete(Relation rel)
 	return false;
 }
 
+/* Is there a logical slot in this database, or perhaps one on a standby? */
 static bool
 has_logical_slot(void)
 {
-	int			slots;
-	int			active;
+	bool		found = false;
 
-	return ReplicationSlotsCountDBSlots(MyDatabaseId, &slots, &active);
+	LWLockAcquire(ReplicationSlotControlLock, LW_SHARED);
+	for (int i = 0; i < max_replication_slots && !found; i++)
+	{
+		ReplicationSlot *slot = &ReplicationSlotCtl->replication_slots[i];
+
+		if (!slot->in_use)
+			continue;
+		SpinLockAcquire(&slot->mutex);
+		found = slot->data.database == InvalidOid ?
+			TransactionIdIsValid(slot->effective_catalog_xmin) :
+			slot->data.database == MyDatabaseId;
+		SpinLockRelease(&slot->mutex);
+	}
+	LWLockRelease(ReplicationSlotControlLock);
+	return found;
 }

@@ -107,7 +107,8 @@ truncate_open_target(PurgeTarget *target, const PurgeTruncation *note)
 	CheckTableNotInUse(rel, "TRUNCATE");
 	if (XLogStandbyInfoActive() && RelationNeedsWAL(rel))
 		cancel_on_standbys(target->index, note->xid);
-	compat_truncate(list_make1(rel), list_make1_oid(relid));
+	compat_truncate(list_make1(rel), list_make1_oid(relid),
+					RelationIsLogicallyLogged(rel) ? list_make1_oid(relid) : NIL);
 	return TRUNCATE_DONE;
 }
 

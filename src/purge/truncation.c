@@ -53,6 +53,7 @@
 #include "access/transam.h"
 #include "access/xact.h"
 #include "catalog/pg_class.h"
+#include "executor/instrument.h"
 #include "pgstat.h"
 #include "storage/procarray.h"
 #include "utils/rel.h"
@@ -66,6 +67,8 @@
 #define INTERVAL	(600 * USECS_PER_SEC)
 /* how long to try to lock the table */
 #define BUSY_TIME	(60 * USECS_PER_SEC)
+/* after this time, what was known about the table may be about other documents */
+#define STALE_AFTER	(120 * USECS_PER_SEC)
 /* interval of attempts to lock the table, and of other checks, which grows */
 #define MIN_DELAY	USECS_PER_SEC
 #define MAX_DELAY	(30 * USECS_PER_SEC)
@@ -92,9 +95,10 @@ typedef struct Consideration
 static bool should_consider(const TablePass *pass);
 static void consider(void *arg);
 static Decision decide(Consideration *work);
+static Decision decide_by_state(Consideration *work);
 static Decision decide_by_note(Consideration *work);
 static Decision decide_to_wait(Consideration *work);
-static void make_note(Consideration *work, TimestampTz instant);
+static void make_note(PurgeTruncation *state, TimestampTz instant);
 static void remember_conditions(PurgeTruncation *state, const PurgeTarget *target);
 static bool is_past_horizon(Relation rel, FullTransactionId xid);
 static int64 document_estimate(Relation rel);
@@ -157,16 +161,33 @@ static Decision
 decide(Consideration *work)
 {
 	PurgeTruncation *state = &work->state;
-	const PurgeTarget *target = &work->pass->target;
+	TimestampTz clock = ttl_docs_clock();
+	bool		is_stale = clock > state->clock + STALE_AFTER;
+	Decision	decision;
+
+	if (!ttl_docs_note_is_valid(state, &work->pass->target, clock))
+		forget_note(state);
+	decision = decide_by_state(work);
+	/* what was known was about other documents, which are gone */
+	if (decision == GIVE_UP && is_stale)
+	{
+		forget_note(state);
+		decision = decide_by_state(work);
+	}
+	remember_conditions(state, &work->pass->target);
+	return decision;
+}
+
+static Decision
+decide_by_state(Consideration *work)
+{
 	TimestampTz clock = ttl_docs_clock();
 
-	if (!ttl_docs_note_is_valid(state, target, clock))
-		forget_note(state);
-	if (state->is_noted)
+	if (work->state.is_noted)
 		return decide_by_note(work);
-	if (!ttl_docs_all_are_expired(target, clock - SLACK))
+	if (!ttl_docs_all_are_expired(&work->pass->target, clock - SLACK))
 		return decide_to_wait(work);
-	make_note(work, clock - SLACK);
+	make_note(&work->state, clock - SLACK);
 	return NEXT_STAGE;
 }
 
@@ -207,18 +228,14 @@ decide_to_wait(Consideration *work)
 	if (is_waiting && (clock > state->last_expiry + SLACK ||
 					   !ttl_docs_all_are_expired(target, state->last_expiry)))
 		return GIVE_UP;
-	remember_conditions(state, target);
 	return WAIT;
 }
 
 /* Stage 2: takes a transaction id after all documents had expired. */
 static void
-make_note(Consideration *work, TimestampTz instant)
+make_note(PurgeTruncation *state, TimestampTz instant)
 {
-	PurgeTruncation *state = &work->state;
-
 	forget_note(state);
-	remember_conditions(state, &work->pass->target);
 	state->instant = instant;
 	state->xid = GetCurrentFullTransactionId();
 	state->is_noted = true;
@@ -280,6 +297,8 @@ truncate_now(Consideration *work)
 	TablePass  *pass = work->pass;
 	PurgeTruncation *state = &work->state;
 	TruncateWork truncation = {&pass->target, state, TRUNCATE_VOID};
+	int64		began = ttl_docs_elapsed();
+	uint64		wal_before = pgWalUsage.wal_bytes;
 
 	if (!pass->run(ttl_docs_truncate_table, &truncation, &pass->error))
 	{
@@ -296,7 +315,10 @@ truncate_now(Consideration *work)
 		case TRUNCATE_DONE:
 			ttl_docs_count_truncation(pass->target.table, work->documents);
 			ereport(DEBUG1,
-					(errmsg_internal("ttl_docs: truncated %s", pass->target.name)));
+					(errmsg_internal("ttl_docs: truncated %s in %lld microseconds with %llu bytes of WAL",
+									 pass->target.name,
+									 (long long) (ttl_docs_elapsed() - began),
+									 (unsigned long long) (pgWalUsage.wal_bytes - wal_before))));
 			return TRUNCATED;
 		case TRUNCATE_BUSY:
 			if (state->busy_since == DT_NOBEGIN)
