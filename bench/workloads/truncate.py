@@ -18,6 +18,7 @@ PARTITIONED = """CREATE TABLE docs (id text, part int NOT NULL DEFAULT %d, doc j
 CREATE TABLE docs_1 PARTITION OF docs FOR VALUES IN (1);
 CREATE TABLE docs_2 PARTITION OF docs FOR VALUES IN (2);
 SELECT ttl_docs.adopt('docs', 86400)"""
+LARGE = 50000       # documents: enough for 1,000 pages
 MESSAGE = re.compile(r'ttl_docs: truncated public\.docs_1 in (\d+) microseconds with (\d+) bytes of WAL')
 
 
@@ -76,7 +77,7 @@ def windows(bench):
     drop_all(server)
     server.fill_pgbench(10)
     for number in range(rounds):
-        make_docs(server, bench.scale.rows // 5, age=LONG_AGO, name='docs_%d' % number)
+        make_docs(server, max(bench.scale.rows // 5, LARGE), age=LONG_AGO, name='docs_%d' % number)
         server.sql("SELECT ttl_docs.pause_purge('docs_%d')" % number)
     server.sql('VACUUM ANALYZE pgbench_accounts')
     server.sql('CHECKPOINT')

@@ -313,6 +313,19 @@ $user = session();
 $user->query(q{BEGIN; SELECT count(*) FROM } . sql(q{SELECT reltoastrelid::regclass FROM pg_class WHERE oid = 'toasted'::regclass}));
 resume('toasted');
 until_waiting('toasted', 'a session uses the TOAST table');
+# several attempts; an attempt that waited would hold the lock of the table meanwhile
+is(sql(q{
+	CREATE FUNCTION was_waiting(toast oid) RETURNS boolean LANGUAGE plpgsql AS $$
+	BEGIN
+		FOR i IN 1..300 LOOP
+			IF EXISTS (SELECT FROM pg_locks WHERE relation = toast AND NOT granted) THEN
+				RETURN true;
+			END IF;
+			PERFORM pg_sleep(0.01);
+		END LOOP;
+		RETURN false;
+	END $$;
+	SELECT was_waiting(reltoastrelid) FROM pg_class WHERE oid = 'toasted'::regclass}), 'f', 'the purge does not wait for the lock of the TOAST table');
 $user->query('COMMIT');
 until_truncated('toasted', 'the lock of the TOAST table is released');
 $user->quit;
