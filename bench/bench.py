@@ -18,7 +18,7 @@ from server import Server
 from tables import drop_all
 
 WORKLOADS = ('count', 'select_by_key', 'gin', 'other_tables', 'instructions', 'insert', 'copy', 'touch',
-             'purge_idle', 'purge_load', 'purge_pass', 'settings', 'adopt', 'documents', 'growth', 'memory',
+             'purge_idle', 'purge_load', 'purge_pass', 'truncate', 'settings', 'adopt', 'documents', 'growth', 'memory',
              'alternatives', 'fsync_on', 'citus')
 # These take minutes, and --quick leaves them out.
 ONLY_FULL = ('instructions', 'growth', 'memory', 'alternatives', 'fsync_on', 'citus')

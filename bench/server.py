@@ -1,7 +1,8 @@
 """A PostgreSQL server for a benchmark, and pgbench, which makes the load.
 
 The settings make results repeatable: all data fits into shared buffers, fsync is off so that the disk does
-not matter, and checkpoints and autovacuum run only on command.  A workload can override them.
+not matter, and checkpoints and autovacuum run only on command.  The purge deletes documents one by one.  A workload
+can override them.
 """
 
 import collections
@@ -23,6 +24,7 @@ max_parallel_workers_per_gather = 0
 track_io_timing = off
 ttl_docs.purge = off
 ttl_docs.purge_naptime = '200ms'
+ttl_docs.purge_truncate = off
 """
 
 Transaction = collections.namedtuple('Transaction', 'script micros ended')

@@ -459,6 +459,8 @@ CREATE FUNCTION ttl_docs_internal.collection_stats(
     OUT oldest_overdue interval,
     OUT purged bigint,
     OUT batches bigint,
+    OUT truncations bigint,
+    OUT estimated_truncated bigint,
     OUT last_purge timestamptz,
     OUT undeletable bigint,
     OUT last_error text,
@@ -517,6 +519,8 @@ CREATE FUNCTION ttl_docs_internal.shard_stats(
     OUT oldest_overdue interval,
     OUT purged bigint,
     OUT batches bigint,
+    OUT truncations bigint,
+    OUT estimated_truncated bigint,
     OUT last_purge timestamptz,
     OUT undeletable bigint,
     OUT last_error text,
@@ -735,6 +739,8 @@ SELECT c.collection,
        s.oldest_overdue,
        s.purged,
        s.batches,
+       s.truncations,
+       s.estimated_truncated,
        s.last_purge,
        s.undeletable,
        s.last_error,
@@ -759,6 +765,10 @@ COMMENT ON COLUMN ttl_docs.stat_collections.purged IS
 'number of documents that were purged';
 COMMENT ON COLUMN ttl_docs.stat_collections.batches IS
 'number of transactions that purged them';
+COMMENT ON COLUMN ttl_docs.stat_collections.truncations IS
+'number of times that a table was truncated because all its documents had expired';
+COMMENT ON COLUMN ttl_docs.stat_collections.estimated_truncated IS
+'estimated number of documents that these truncations removed; purged does not include them';
 COMMENT ON COLUMN ttl_docs.stat_collections.last_purge IS
 'when documents were last purged';
 COMMENT ON COLUMN ttl_docs.stat_collections.undeletable IS
@@ -822,6 +832,8 @@ SELECT s.collection,
        s.oldest_overdue,
        s.purged,
        s.batches,
+       s.truncations,
+       s.estimated_truncated,
        s.last_purge,
        s.undeletable,
        s.last_error,
@@ -847,6 +859,10 @@ COMMENT ON COLUMN ttl_docs.stat_shards.purged IS
 'number of documents that were purged';
 COMMENT ON COLUMN ttl_docs.stat_shards.batches IS
 'number of transactions that purged them';
+COMMENT ON COLUMN ttl_docs.stat_shards.truncations IS
+'number of times that a table was truncated because all its documents had expired';
+COMMENT ON COLUMN ttl_docs.stat_shards.estimated_truncated IS
+'estimated number of documents that these truncations removed; purged does not include them';
 COMMENT ON COLUMN ttl_docs.stat_shards.last_purge IS
 'when documents were last purged';
 COMMENT ON COLUMN ttl_docs.stat_shards.undeletable IS

@@ -94,6 +94,42 @@ compat_named_tables(const PlannedStmt *stmt)
 #define COMPAT_RUN_ARGS		queryDesc, direction, count
 #endif
 
+/*
+ * TRUNCATE of a table that the caller has locked and checked.  16 added an
+ * argument: the tables of subscriptions can belong to other users.
+ */
+#if PG_VERSION_NUM < 160000
+#define compat_truncate(rels, relids, logged) \
+	ExecuteTruncateGuts(rels, relids, logged, DROP_RESTRICT, false)
+#else
+#define compat_truncate(rels, relids, logged) \
+	ExecuteTruncateGuts(rels, relids, logged, DROP_RESTRICT, false, false)
+#endif
+
+/*
+ * The WAL record with which a btree announces that a page is used again.  16
+ * renamed two fields, and added a flag for catalogs.
+ */
+#if PG_VERSION_NUM < 160000
+#define compat_set_reuse_page(record, index, xid) \
+	((record)->node = (index)->rd_node, \
+	 (record)->block = 0, \
+	 (record)->latestRemovedFullXid = (xid))
+#else
+#define compat_set_reuse_page(record, index, xid) \
+	((record)->locator = (index)->rd_locator, \
+	 (record)->block = 0, \
+	 (record)->snapshotConflictHorizon = (xid), \
+	 (record)->isCatalogRel = false)
+#endif
+
+/* Live rows of a table, by the statistics; 16 renamed the field */
+#if PG_VERSION_NUM < 160000
+#define compat_live_rows(entry)	((entry)->n_live_tuples)
+#else
+#define compat_live_rows(entry)	((entry)->live_tuples)
+#endif
+
 /* Columns of all indexes; since 16, this set excludes BRIN indexes */
 #if PG_VERSION_NUM < 160000
 #define COMPAT_INDEXED_COLUMNS	INDEX_ATTR_BITMAP_ALL

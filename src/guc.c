@@ -80,6 +80,20 @@ int			ttl_docs_purge_max_rate = 0;
 int			ttl_docs_purge_naptime = 1000;
 
 /*
+ * ttl_docs.purge_truncate: do workers truncate a large table all of whose
+ * documents have expired, instead of deleting them?  A worker reads this
+ * setting as it reads ttl_docs.purge.
+ */
+bool		ttl_docs_purge_truncate = true;
+
+/*
+ * ttl_docs.purge_truncate_wait: if all documents of a large table expire
+ * within this time, and nobody writes new ones, workers wait for the last one
+ * and then truncate the table.
+ */
+int			ttl_docs_purge_truncate_wait = 300;
+
+/*
  * ttl_docs.purge_workers: maximum number of workers that run at the same
  * time.  Each running worker counts against max_worker_processes.
  */
@@ -204,6 +218,30 @@ ttl_docs_guc_init(void)
 							PURGE_MAX_NAPTIME,
 							PGC_SIGHUP,
 							GUC_UNIT_MS,
+							NULL,
+							NULL,
+							NULL);
+
+	DefineCustomBoolVariable("ttl_docs.purge_truncate",
+							 "Truncates large tables all of whose documents have expired.",
+							 "If this is off, the purge deletes these documents one by one.",
+							 &ttl_docs_purge_truncate,
+							 true,
+							 PGC_SUSET,
+							 0,
+							 NULL,
+							 NULL,
+							 NULL);
+
+	DefineCustomIntVariable("ttl_docs.purge_truncate_wait",
+							"Sets how long the purge waits until all documents of a large table have expired.",
+							"Then it truncates the table. 0 disables the wait.",
+							&ttl_docs_purge_truncate_wait,
+							300,
+							0,
+							INT_MAX,
+							PGC_SUSET,
+							GUC_UNIT_S,
 							NULL,
 							NULL,
 							NULL);

@@ -134,6 +134,8 @@ extern int	ttl_docs_purge_batch_size;
 extern int	ttl_docs_purge_grace;
 extern int	ttl_docs_purge_max_rate;
 extern int	ttl_docs_purge_naptime;
+extern bool ttl_docs_purge_truncate;
+extern int	ttl_docs_purge_truncate_wait;
 extern int	ttl_docs_purge_workers;
 extern bool ttl_docs_show_expired;
 extern void ttl_docs_guc_init(void);

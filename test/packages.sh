@@ -143,6 +143,10 @@ packages_for_test() {
 	if is_debian_postgres && [[ -z ${PG_CONFIG:-} || ! -x $("$PG_CONFIG" --bindir)/pg_repack ]]; then
 		useful postgresql-NN-repack
 	fi
+	if is_debian_postgres &&
+		[[ -z ${PG_CONFIG:-} || ! -e $("$PG_CONFIG" --sharedir)/extension/pg_partman.control ]]; then
+		useful postgresql-NN-partman
+	fi
 }
 
 packages_for_lint() {

@@ -155,6 +155,7 @@ extern TimestampTz ttl_docs_earliest_in_slot(TimestampTz slot_due);
 extern int64 ttl_docs_slot_at(SlotRange range, TimestampTz due, int32 default_ttl);
 extern int64 ttl_docs_last_expired_slot(const CollectionSettings *settings,
 										SlotRange range, TimestampTz clock);
+extern int64 ttl_docs_first_live_slot(const ExpiryBounds *bounds, SlotRange range);
 extern TimestampTz ttl_docs_time_past_slot(TimestampTz clock);
 extern bool ttl_docs_floor_may_cover(const CollectionSettings *settings, int64 slot);
 extern bool ttl_docs_slots_between(const ExpiryBounds *before,

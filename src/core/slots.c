@@ -156,6 +156,18 @@ ttl_docs_last_expired_slot(const CollectionSettings *settings, SlotRange range,
 	return slot;
 }
 
+/*
+ * The first slot of a range that can contain a live document.  Slots are
+ * rounded up, so each document in an earlier slot is expired under the bounds.
+ */
+int64
+ttl_docs_first_live_slot(const ExpiryBounds *bounds, SlotRange range)
+{
+	return range == RANGE_INHERITING ?
+		whole_seconds(bounds->written) + 1 - INHERITING_OFFSET :
+		whole_seconds(bounds->due) + 1;
+}
+
 /* A time by which the slots of all documents due at "clock" have ended. */
 TimestampTz
 ttl_docs_time_past_slot(TimestampTz clock)

@@ -142,6 +142,8 @@ print_shard(StringInfo json, Oid shard)
 	ttl_docs_append_integer(json, "overdue", stats.overdue);
 	ttl_docs_append_integer(json, "purged", stats.purged);
 	ttl_docs_append_integer(json, "batches", stats.batches);
+	ttl_docs_append_integer(json, "truncations", stats.truncations);
+	ttl_docs_append_integer(json, "truncated", stats.truncated);
 	ttl_docs_append_integer(json, "last_purge", stats.last_purge);
 	ttl_docs_append_integer(json, "undeletable", stats.undeletable);
 	ttl_docs_append_text(json, "error", stats.error);
@@ -226,6 +228,8 @@ read_shard(JsonbContainer *json)
 	stats->overdue = ttl_docs_answer_integer(json, "overdue");
 	stats->purged = ttl_docs_answer_integer(json, "purged");
 	stats->batches = ttl_docs_answer_integer(json, "batches");
+	stats->truncations = ttl_docs_answer_integer(json, "truncations");
+	stats->truncated = ttl_docs_answer_integer(json, "truncated");
 	stats->last_purge = ttl_docs_answer_integer(json, "last_purge");
 	stats->undeletable = ttl_docs_answer_integer(json, "undeletable");
 	stats->error = ttl_docs_answer_text(json, "error");
@@ -319,6 +323,8 @@ add_shard(ShownStats *sum, const char *node, const ShownStats *stats)
 	sum->overdue = Max(sum->overdue, stats->overdue);
 	sum->purged += stats->purged;
 	sum->batches += stats->batches;
+	sum->truncations += stats->truncations;
+	sum->truncated += stats->truncated;
 	sum->last_purge = Max(sum->last_purge, stats->last_purge);
 	sum->undeletable += stats->undeletable;
 	if (stats->error != NULL && stats->error_at > sum->error_at)
@@ -398,9 +404,8 @@ put_shard(ReturnSetInfo *rsinfo, const NodeStats *node, const ShardStats *shard)
 		values[3] = CStringGetTextDatum(STATE_UNREACHABLE);
 		memset(nulls + SHARD_COLUMNS, true, STATS_NUMBERS);
 		nulls[2] = true;
-		/* the column last_error */
-		nulls[SHARD_COLUMNS + 7] = false;
-		values[SHARD_COLUMNS + 7] = CStringGetTextDatum(node->failure);
+		nulls[SHARD_COLUMNS + STATS_LAST_ERROR] = false;
+		values[SHARD_COLUMNS + STATS_LAST_ERROR] = CStringGetTextDatum(node->failure);
 	}
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 }

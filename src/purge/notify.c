@@ -199,6 +199,20 @@ ttl_docs_count_purged(PurgeTable *table, int rows)
 	LWLockRelease(ttl_docs_purge_shared->lock);
 }
 
+/* Counts a truncation, which has been committed. */
+void
+ttl_docs_count_truncation(PurgeTable *table, int64 documents)
+{
+	TimestampTz clock = ttl_docs_clock();
+
+	LWLockAcquire(ttl_docs_purge_shared->lock, LW_EXCLUSIVE);
+	table->truncations++;
+	table->truncated += documents;
+	table->backlog = 0;
+	table->last_purge = clock;
+	LWLockRelease(ttl_docs_purge_shared->lock);
+}
+
 /* Counts a batch when this transaction commits. */
 void
 ttl_docs_count_purged_at_commit(PurgeTable *table, int rows)

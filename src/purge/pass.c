@@ -99,7 +99,8 @@ ttl_docs_begin_pass(TablePass *pass)
 	LWLockAcquire(ttl_docs_purge_shared->lock, LW_SHARED);
 	pass->progress = table->progress;
 	pass->epoch = table->epoch;
-	pass->continues = table->state == PURGE_WORKING || table->state == PURGE_CAPPED;
+	pass->continues = table->state == PURGE_WORKING || table->state == PURGE_CAPPED ||
+		ttl_docs_awaits_truncation(table);
 	if (table->batch_limit > 0)
 		pass->batch_limit = Min(table->batch_limit, pass->row_limit);
 	LWLockRelease(ttl_docs_purge_shared->lock);
@@ -116,6 +117,8 @@ ttl_docs_step_pass(TablePass *pass)
 	pass->was_batch = pass->was_work = false;
 	if (pass->has_ended)
 		return false;
+	if (pass->has_candidates && ttl_docs_step_truncation(pass))
+		return !pass->has_ended;
 	return pass->has_candidates ? delete_batch(pass) : search(pass);
 }
 
@@ -204,7 +207,10 @@ search_in_transaction(void *arg)
 	}
 	/* nobody announces the rows that Citus copies to a shard: do not pass them */
 	else if (OidIsValid(target->index) && pass->state != PURGE_MOVING)
+	{
 		search_index(pass);
+		pass->is_large = pass->candidates.count > 0 && ttl_docs_is_large(target->rel);
+	}
 	else if (!PURGE_IS_HOLD(pass->state))
 		pass->state = PURGE_NO_INDEX;
 	if (PURGE_IS_HOLD(pass->state) || pass->state == PURGE_NO_INDEX)

@@ -85,18 +85,28 @@ bool
 ttl_docs_progress_is_valid(const PurgeProgress *progress, const PurgeTarget *target,
 						   TimestampTz clock)
 {
-	const CollectionSettings *now = &target->collection.settings;
-	const CollectionSettings *then = &progress->settings;
-
 	return progress->is_set &&
 		progress->index == target->index &&
 		progress->index_file == target->index_file &&
 		progress->root == target->collection.root &&
-		progress->clock <= clock + CLOCK_TOLERANCE &&
-		then->on == now->on && then->default_ttl == now->default_ttl &&
-		then->indexing == now->indexing &&
-		then->written_floor == now->written_floor &&
-		then->due_floor == now->due_floor;
+		!ttl_docs_clock_went_back(progress->clock, clock) &&
+		ttl_docs_same_expiry(&progress->settings, &target->collection.settings);
+}
+
+/* Do documents expire in the same way, and are they indexed in the same way? */
+bool
+ttl_docs_same_expiry(const CollectionSettings *a, const CollectionSettings *b)
+{
+	return a->on == b->on && a->default_ttl == b->default_ttl &&
+		a->indexing == b->indexing && a->written_floor == b->written_floor &&
+		a->due_floor == b->due_floor;
+}
+
+/* Has the clock gone back by more than the tolerance? */
+bool
+ttl_docs_clock_went_back(TimestampTz before, TimestampTz clock)
+{
+	return before > clock + CLOCK_TOLERANCE;
 }
 
 /*

@@ -173,6 +173,31 @@ typedef struct EarliestScanState
 } EarliestScanState;
 
 /*
+ * Whether to truncate a table, see truncation.c.  Only the worker that has taken the
+ * table writes this, under the lock.
+ */
+typedef struct PurgeTruncation
+{
+	TimestampTz not_before;		/* until then rows are deleted */
+	/* the note: all documents had expired at "instant" */
+	bool		is_noted;
+	TimestampTz instant;
+	FullTransactionId xid;		/* assigned afterwards, and finished */
+	/* the wait for the last document */
+	TimestampTz last_expiry;	/* by then all have expired; DT_NOBEGIN = no wait */
+	/* the conditions of both */
+	Oid			root;
+	CollectionSettings settings;
+	Oid			index;
+	Oid			index_file;
+	TimestampTz clock;
+	/* attempts */
+	TimestampTz busy_since;		/* the first attempt that found the table locked;
+								 * DT_NOBEGIN = there was none */
+	int			visits;			/* in a row that had to wait */
+} PurgeTruncation;
+
+/*
  * The entry of a table.
  *
  * next_visit is atomic, and every session may lower it.  The earliest expiry has
@@ -215,6 +240,7 @@ struct PurgeTable
 	uint32		logged_hash;	/* hash of the message that was logged last */
 	int			batch_limit;	/* rows in a batch after an error; 0 = no limit */
 	bool		is_swept;		/* the last pass has left no document */
+	PurgeTruncation truncation;
 	/* pace */
 	TimestampTz older_since;	/* since when the age of the oldest document grows;
 								 * DT_NOEND = it does not */
@@ -226,6 +252,8 @@ struct PurgeTable
 	TimestampTz counted;		/* when the backlog was counted */
 	int64		purged;
 	int64		batches;
+	int64		truncations;
+	int64		truncated;		/* estimated documents of these truncations */
 	TimestampTz last_purge;
 };
 
@@ -323,6 +351,7 @@ extern void ttl_docs_wake_launcher(TimestampTz when);
 /* notify.c */
 extern void ttl_docs_count_purged(PurgeTable *table, int rows);
 extern void ttl_docs_count_purged_at_commit(PurgeTable *table, int rows);
+extern void ttl_docs_count_truncation(PurgeTable *table, int64 documents);
 extern void ttl_docs_announce_all(void);
 extern void ttl_docs_announce_database_change(void);
 extern void ttl_docs_wake_for_databases(void);
@@ -438,6 +467,9 @@ extern void ttl_docs_reset_progress(PurgeProgress *progress,
 									const PurgeTarget *target, TimestampTz clock);
 extern bool ttl_docs_progress_is_valid(const PurgeProgress *progress,
 									   const PurgeTarget *target, TimestampTz clock);
+extern bool ttl_docs_same_expiry(const CollectionSettings *a,
+								 const CollectionSettings *b);
+extern bool ttl_docs_clock_went_back(TimestampTz before, TimestampTz clock);
 extern void ttl_docs_rewind_progress(PurgeProgress *progress, TimestampTz due);
 extern void ttl_docs_get_position(const PurgeProgress *progress, PassPosition *position);
 extern void ttl_docs_go_to_position(PurgeProgress *progress,
@@ -602,6 +634,11 @@ typedef struct TablePass
 	/* the earliest expiry of the table (earliest.c) */
 	EarliestScan scan;
 	bool		is_last_search; /* a search for the scan only, without deletes */
+	/* truncation */
+	bool		is_large;		/* the table is large enough */
+	bool		has_considered; /* whether to truncate the table */
+	bool		awaits_truncation;	/* the pass has ended because the table will be
+									 * truncated soon */
 	TimestampTz ahead;			/* how far a lazy collection is searched for the
 								 * earliest expiry */
 	TimestampTz first_live;		/* when the first live row expires that these
@@ -627,7 +664,40 @@ typedef struct TablePass
 extern void ttl_docs_begin_pass(TablePass *pass);
 extern bool ttl_docs_step_pass(TablePass *pass);
 
+/* whole_table.c */
+extern bool ttl_docs_all_are_expired(const PurgeTarget *target, TimestampTz instant);
+extern TimestampTz ttl_docs_last_expiry(const PurgeTarget *target);
+
+/* truncatable.c */
+extern bool ttl_docs_is_large(Relation rel);
+extern bool ttl_docs_may_truncate(const PurgeTarget *target);
+
+/* truncate.c */
+
+/* The result of the transaction that truncates a table */
+typedef enum TruncateResult
+{
+	TRUNCATE_DONE,
+	TRUNCATE_BUSY,				/* another session uses the table */
+	TRUNCATE_VOID				/* what was known about the table is out of date */
+} TruncateResult;
+
+typedef struct TruncateWork
+{
+	PurgeTarget *target;
+	const PurgeTruncation *note;
+	TruncateResult result;
+} TruncateWork;
+extern void ttl_docs_truncate_table(void *arg);
+
+/* truncation.c */
+extern bool ttl_docs_step_truncation(TablePass *pass);
+extern bool ttl_docs_awaits_truncation(const PurgeTable *table);
+extern bool ttl_docs_note_is_valid(const PurgeTruncation *note,
+								   const PurgeTarget *target, TimestampTz clock);
+
 /* pass_end.c */
+extern void ttl_docs_pass_awaits_truncation(TablePass *pass, TimestampTz next_visit);
 extern void ttl_docs_pass_is_gone(TablePass *pass);
 extern void ttl_docs_pass_is_held(TablePass *pass);
 extern void ttl_docs_pass_failed(TablePass *pass);
@@ -651,6 +721,8 @@ typedef struct ShownStats
 								 * unknown */
 	int64		purged;
 	int64		batches;
+	int64		truncations;
+	int64		truncated;		/* estimated documents of these truncations */
 	TimestampTz last_purge;		/* DT_NOBEGIN = never */
 	int64		undeletable;
 	const char *error;			/* NULL = none, or the user may not see it */
@@ -658,7 +730,9 @@ typedef struct ShownStats
 } ShownStats;
 
 /* number of columns that ttl_docs_set_numbers() sets */
-#define STATS_NUMBERS	9
+#define STATS_NUMBERS	11
+/* the column last_error among them */
+#define STATS_LAST_ERROR	9
 
 extern void ttl_docs_get_stats(Oid root, Oid named, ShownStats *stats);
 extern void ttl_docs_set_numbers(const ShownStats *stats, Datum *values, bool *nulls);

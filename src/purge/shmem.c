@@ -267,6 +267,8 @@ start_table(PurgeTable *table, Oid root)
 	table->oldest = DT_NOEND;
 	table->counted = DT_NOBEGIN;
 	table->last_purge = DT_NOBEGIN;
+	table->truncation.not_before = table->truncation.busy_since = DT_NOBEGIN;
+	table->truncation.last_expiry = DT_NOBEGIN;
 	table->error_at = DT_NOBEGIN;
 	table->logged_at = DT_NOBEGIN;
 }

@@ -19,7 +19,7 @@ static const struct
 	[PURGE_IDLE] = {"idle", NULL},
 	[PURGE_WORKING] = {"purging", NULL},
 	[PURGE_CAPPED] = {"capped", "Raise ttl_docs.purge_max_rate, or set it to 0."},
-	[PURGE_WAITING] = {"waiting", "Other sessions hold locks on the table or on expired documents; see pg_locks."},
+	[PURGE_WAITING] = {"waiting", "Other sessions hold locks on the table or on expired documents; see pg_locks. Or the purge waits until it can truncate the table; see backend_xmin in pg_stat_activity for sessions with an old snapshot."},
 	[PURGE_TROUBLE] = {"failing", "See last_error. The purge retries less and less often. After you have fixed the cause: SELECT ttl_docs.resume_purge(%s)."},
 	[PURGE_NO_INDEX] = {"no index", "To build the purge index: SELECT ttl_docs.set_indexing(%s, 'consistent')."},
 	[PURGE_BLOCKED] = {"blocked", "The delete would run untrusted code as the owner of the table; last_error names it. Give the trigger function to the owner of the table with ALTER FUNCTION ... OWNER TO, and use only built-in immutable functions in the WHEN clause of the trigger."},

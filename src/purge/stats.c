@@ -31,7 +31,7 @@
 
 PG_FUNCTION_INFO_V1(ttl_docs_collection_stats);
 
-#define STATS_COLUMNS		11
+#define STATS_COLUMNS		13
 
 /* The sums of the tables of a collection */
 typedef struct CollectionStats
@@ -44,6 +44,8 @@ typedef struct CollectionStats
 	TimestampTz oldest;
 	int64		purged;
 	int64		batches;
+	int64		truncations;
+	int64		truncated;
 	TimestampTz last_purge;
 	int64		undeletable;
 	bool		has_error;
@@ -105,13 +107,16 @@ ttl_docs_set_numbers(const ShownStats *stats, Datum *values, bool *nulls)
 							TimestampGetDatum(0));
 	values[3] = Int64GetDatum(stats->purged);
 	values[4] = Int64GetDatum(stats->batches);
-	nulls[5] = stats->last_purge == DT_NOBEGIN;
-	values[5] = TimestampTzGetDatum(stats->last_purge);
-	values[6] = Int64GetDatum(stats->undeletable);
-	nulls[7] = stats->error == NULL;
-	values[7] = nulls[7] ? (Datum) 0 : CStringGetTextDatum(stats->error);
-	nulls[8] = nulls[7] || stats->error_at == DT_NOBEGIN;
-	values[8] = TimestampTzGetDatum(stats->error_at);
+	values[5] = Int64GetDatum(stats->truncations);
+	values[6] = Int64GetDatum(stats->truncated);
+	nulls[7] = stats->last_purge == DT_NOBEGIN;
+	values[7] = TimestampTzGetDatum(stats->last_purge);
+	values[8] = Int64GetDatum(stats->undeletable);
+	nulls[STATS_LAST_ERROR] = stats->error == NULL;
+	values[STATS_LAST_ERROR] = stats->error == NULL ? (Datum) 0 :
+		CStringGetTextDatum(stats->error);
+	nulls[10] = stats->error == NULL || stats->error_at == DT_NOBEGIN;
+	values[10] = TimestampTzGetDatum(stats->error_at);
 }
 
 /*
@@ -134,6 +139,8 @@ ttl_docs_get_stats(Oid root, Oid named, ShownStats *stats)
 		Max(ttl_docs_clock() - sum.oldest, 0);
 	stats->purged = sum.purged;
 	stats->batches = sum.batches;
+	stats->truncations = sum.truncations;
+	stats->truncated = sum.truncated;
 	stats->last_purge = sum.last_purge;
 	stats->undeletable = sum.undeletable;
 	stats->error = shows_error ? error_with_detail(&sum.error) : NULL;
@@ -168,6 +175,8 @@ sum_stats(Oid root)
 		sum.oldest = Min(sum.oldest, table->oldest);
 		sum.purged += table->purged;
 		sum.batches += table->batches;
+		sum.truncations += table->truncations;
+		sum.truncated += table->truncated;
 		sum.last_purge = Max(sum.last_purge, table->last_purge);
 		sum.undeletable += table->quarantined + table->undeletable;
 		if (table->has_error && table->error_at > sum.error_at)

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * rival.c
- *		Changes plans as other extensions do, so that a test sees how ttl_docs
+ *		Changes plans, and refuses commands, as other extensions do, so that a test sees how ttl_docs
  *		handles such plans.
  *
  * rival.planner		on: does not call the planner hooks of other libraries, like
@@ -11,11 +11,14 @@
  * rival.custom_scan	"over": puts a custom scan above the ordinary one, like
  *						TimescaleDB's SkipScan.  "alone": uses a custom scan that
  *						would read the table itself.
+ * rival.refuse_truncate	on: an object access hook refuses to truncate tables, as a
+ *						security policy can.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
+#include "catalog/objectaccess.h"
 #include "executor/executor.h"
 #include "fmgr.h"
 #include "nodes/extensible.h"
@@ -23,6 +26,7 @@
 #include "optimizer/paths.h"
 #include "optimizer/planner.h"
 #include "utils/guc.h"
+#include "utils/lsyscache.h"
 
 PG_MODULE_MAGIC;
 
@@ -44,14 +48,18 @@ static const struct config_enum_entry custom_kinds[] = {
 
 static bool plans_alone = false;
 static bool wants_index_only = false;
+static bool refuses_truncate = false;
 static int	custom_kind = CUSTOM_OFF;
 static planner_hook_type next_planner_hook = NULL;
 static set_rel_pathlist_hook_type next_set_rel_pathlist_hook = NULL;
+static object_access_hook_type next_object_access_hook = NULL;
 
 static PlannedStmt *plan_alone(Query *parse, const char *query_string,
 							   int cursorOptions, ParamListInfo boundParams);
 static void change_paths(PlannerInfo *root, RelOptInfo *rel, Index rti,
 						 RangeTblEntry *rte);
+static void refuse_truncate(ObjectAccessType access, Oid classId, Oid objectId,
+							int subId, void *arg);
 static Path *path_by_itself(RelOptInfo *rel);
 static Plan *plan_custom_path(PlannerInfo *root, RelOptInfo *rel,
 							  CustomPath *best_path, List *tlist, List *clauses,
@@ -89,10 +97,15 @@ _PG_init(void)
 	DefineCustomEnumVariable("rival.custom_scan", "Adds custom scans.", NULL,
 							 &custom_kind, CUSTOM_OFF, custom_kinds, PGC_USERSET, 0,
 							 NULL, NULL, NULL);
+	DefineCustomBoolVariable("rival.refuse_truncate", "Refuses to truncate tables.", NULL,
+							 &refuses_truncate, false, PGC_SIGHUP, 0, NULL, NULL,
+							 NULL);
 	next_planner_hook = planner_hook;
 	planner_hook = plan_alone;
 	next_set_rel_pathlist_hook = set_rel_pathlist_hook;
 	set_rel_pathlist_hook = change_paths;
+	next_object_access_hook = object_access_hook;
+	object_access_hook = refuse_truncate;
 	RegisterCustomScanMethods(&scan_methods);
 }
 
@@ -103,6 +116,18 @@ plan_alone(Query *parse, const char *query_string, int cursorOptions,
 	if (next_planner_hook && !plans_alone)
 		return next_planner_hook(parse, query_string, cursorOptions, boundParams);
 	return standard_planner(parse, query_string, cursorOptions, boundParams);
+}
+
+static void
+refuse_truncate(ObjectAccessType access, Oid classId, Oid objectId, int subId,
+				void *arg)
+{
+	if (next_object_access_hook)
+		next_object_access_hook(access, classId, objectId, subId, arg);
+	if (access == OAT_TRUNCATE && refuses_truncate)
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("rival refuses to truncate \"%s\"", get_rel_name(objectId))));
 }
 
 static void

@@ -27,6 +27,8 @@ Checks after each recovery:
              in the archive, which a trigger on its purge fills: never in both, never in neither, never twice.
     floors   Documents that expired under an earlier DefaultTTL stay expired after the DefaultTTL is raised or
              turned off.  The label is the acknowledged one, byte by byte.
+    days     Partitions full of expired documents are truncated, unless they have a live one.  Exactly the live
+             documents of the journal are visible.
     purge    The purge continues: all expired documents leave the disk.
     storage  pg_amcheck --heapallindexed finds no error.  The log has no PANIC and no failed assertion.
 
@@ -60,6 +62,7 @@ LONG_TTLS = (None, -1, 50 * DAY, 100 * DAY)
 FUTURE = 200 * DAY              # clock offset at which all of these except -1 have expired
 FLOOR_TTLS = (DEFAULT_TTL, -1, None, 100 * DAY)         # DefaultTTLs that "floors" switches between
 KEYS = 40                       # of a session
+DAY_SIZE = 4400                 # documents of a partition of days: more than 1,000 pages
 BULK = 1000                     # expired documents at the start of each round
 PATIENCE = 180                  # seconds until something counts as hung
 OUR_SIGNALS = ('9', '3')        # SIGKILL from us; SIGQUIT from the postmaster to the other processes
@@ -450,6 +453,45 @@ class Floors(Worker):
         self.new_docs[key] = (past, ttl, self.kills(self.new_default_ttl, past, ttl))
 
 
+class Days(Worker):
+    """Adds partitions that are full of expired documents, so that the purge truncates them.  Some also have a
+    live document."""
+
+    def __init__(self, seed):
+        super().__init__('days', seed)
+        self.days = []          # numbers of the partitions
+        self.alive = set()      # partitions with a live document
+        self.forget()
+
+    def forget(self):
+        self.new_days = self.new_alive = None
+        self.sent = False
+
+    def turn(self):
+        self.new_days, self.new_alive = list(self.days), set(self.alive)
+        day = max(self.days, default=0) + 1
+        self.execute(f'CREATE TABLE day_{day} PARTITION OF days FOR VALUES IN ({day})')
+        self.new_days.append(day)
+        if self.random.random() < 0.3:
+            self.execute('INSERT INTO days VALUES (%s, %s, %s)', day, 'live', '{}')
+            self.new_alive.add(day)
+        self.in_the_past("""
+            INSERT INTO days SELECT %s, i::text, jsonb_build_object('text', repeat('x', 1900))
+                FROM generate_series(1, %s) AS i""", day, DAY_SIZE)
+        if len(self.new_days) > 5:
+            oldest = self.new_days.pop(0)
+            self.execute(f'DROP TABLE day_{oldest}')
+            self.new_alive.discard(oldest)
+        self.commit()
+        self.apply()
+        self.acknowledged += 1
+        self.stopping.wait(self.random.random() / 4)
+
+    def apply(self):
+        self.days, self.alive = self.new_days, self.new_alive
+        self.forget()
+
+
 class Janitor(Worker):
     """Purges by hand, vacuums and makes checkpoints, so that recovery starts at varying points."""
 
@@ -575,11 +617,12 @@ class Server:
 class Checks:
     """Checks after a recovery, with a connection of its own; their writes are rolled back."""
 
-    def __init__(self, connection, sessions, floors, chance):
+    def __init__(self, connection, sessions, floors, days, chance):
         self.connection = connection
         self.cursor = connection.cursor()
         self.sessions = sessions
         self.floors = floors
+        self.days = days
         self.random = chance
 
     def query(self, statement, *values):
@@ -597,6 +640,7 @@ class Checks:
         self.future()
         self.event_log()
         self.floor_values()
+        self.day_values()
 
     def visible(self):
         """Returns the visible documents by key."""
@@ -623,6 +667,7 @@ class Checks:
         for session in self.sessions:
             session.resolve(turns[session.name], {key: found[key] for key in session.keys if key in found})
         self.floors.resolve_turn(turns[self.floors.name])
+        self.days.resolve_turn(turns[self.days.name])
 
     def documents(self):
         found = self.visible()
@@ -696,6 +741,11 @@ class Checks:
             require(ttl is not None or found == alive, f'floors: turning TTL off hides {alive - found}')
         self.connection.autocommit = True
 
+    def day_values(self):
+        found = {row[0] for row in self.query('SELECT day FROM days')}
+        require(found == self.days.alive, f'days: documents of {found - self.days.alive} have come back, '
+                                          f'{self.days.alive - found} are lost')
+
     def expired_on_disk(self):
         return self.number('SELECT count(*) FROM on_disk_expired()')
 
@@ -743,6 +793,9 @@ def make_collections(connection, workers):
 
         SELECT ttl_docs.create_collection('floors', {DEFAULT_TTL});
 
+        CREATE TABLE days (day int, id text, doc jsonb, PRIMARY KEY (day, id)) PARTITION BY LIST (day);
+        SELECT ttl_docs.adopt('days', {DEFAULT_TTL});
+
         CREATE FUNCTION on_disk_docs() RETURNS SETOF text LANGUAGE sql STABLE SET ttl_docs.show_expired = on
             AS 'SELECT id FROM docs';
         CREATE FUNCTION on_disk_events() RETURNS SETOF jsonb LANGUAGE sql STABLE SET ttl_docs.show_expired = on
@@ -750,7 +803,8 @@ def make_collections(connection, workers):
         CREATE FUNCTION on_disk_expired() RETURNS SETOF text LANGUAGE sql STABLE SET ttl_docs.show_expired = on AS $$
             SELECT id FROM docs WHERE ttl_docs.is_expired('docs', _ts, _ttl) UNION ALL
             SELECT id FROM events WHERE ttl_docs.is_expired('events', _ts, _ttl) UNION ALL
-            SELECT id FROM floors WHERE ttl_docs.is_expired('floors', _ts, _ttl) $$;
+            SELECT id FROM floors WHERE ttl_docs.is_expired('floors', _ts, _ttl) UNION ALL
+            SELECT id FROM days WHERE ttl_docs.is_expired('days', _ts, _ttl) $$;
         INSERT INTO journal SELECT unnest(%s), 0""", ([worker.name for worker in workers],))
 
 
@@ -763,7 +817,9 @@ class Torture:
         self.sessions = [Session(number, options.seed) for number in range(1, options.sessions + 1)]
         self.floors = Floors(options.seed)
         self.janitor = Janitor('janitor', options.seed)
-        self.workers = self.sessions + [self.floors, self.janitor]
+        self.days = Days(options.seed)
+        self.workers = self.sessions + [self.floors, self.days, self.janitor]
+        self.truncations = 0
         self.killed = collections.Counter()
         self.round = 0
         with open(options.log, 'rb') as file:
@@ -785,12 +841,13 @@ class Torture:
             require(worker.wrong is None, worker.wrong)
         connection = self.server.connect_again()
         recovered = time.monotonic()
-        checks = Checks(connection, self.sessions, self.floors, self.random)
+        checks = Checks(connection, self.sessions, self.floors, self.days, self.random)
         checks.all()
         amcheck()
         if drain:
             checks.purge_goes_on()
             checks.all()
+        self.truncations += checks.number('SELECT sum(truncations) FROM ttl_docs.stat_collections')
         connection.close()
         read_log(self.server.log, self.log_offset)
         print(f'round {self.round}: killed {victim}, server back after {recovered - crashed:.1f} s, '
@@ -833,6 +890,7 @@ class Torture:
         return (f'{sum(self.killed.values())} crashes {dict(self.killed)}; '
                 f'{sum(worker.acknowledged for worker in self.workers)} acknowledged transactions, '
                 f'{self.floors.changes} changes of DefaultTTL; open at a crash: {dict(resolved)}; '
+                f'{self.truncations} truncations in recovered servers; '
                 f'{sum(len(session.events["expired"]) for session in self.sessions)} expired events; '
                 f'{sum(worker.retries for worker in self.workers)} retries after 40001 or 40P01')
 
@@ -859,7 +917,7 @@ def main():
             torture.play(drain=torture.round % 3 == 2)
             if torture.round % 10 == 0:
                 print(f'{time.monotonic() - started:.0f} s: {torture.summary()}', flush=True)
-        checks = Checks(torture.server.connect_again(), torture.sessions, torture.floors, torture.random)
+        checks = Checks(torture.server.connect_again(), torture.sessions, torture.floors, torture.days, torture.random)
         checks.purge_goes_on()
         checks.all()
     except (Wrong, psycopg2.Error, subprocess.SubprocessError) as error:
