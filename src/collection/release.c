@@ -292,7 +292,7 @@ begin_expired_scan(ExpiredScan *expired, Relation rel, const Collection *collect
 	expired->bounds = ttl_docs_bounds(&collection->settings, ttl_docs_clock());
 	expired->snapshot = RegisterSnapshot(GetLatestSnapshot());
 	expired->row = table_slot_create(rel, NULL);
-	expired->scan = table_beginscan(rel, expired->snapshot, 0, NULL);
+	expired->scan = compat_table_beginscan(rel, expired->snapshot);
 }
 
 /* Moves to the next expired row; false if there is none. */
