@@ -388,6 +388,7 @@ relation_invalidated(Datum arg, Oid relid)
 	(void) arg;
 	ttl_docs_forget_table_settings(relid);
 	ttl_docs_forget_document_table(relid);
+	ttl_docs_forget_complete_children(relid);
 	ttl_docs_purge_catalog_changed();
 }
 

@@ -146,6 +146,12 @@ ttl_docs_adopt_table(Oid relid, CollectionSettings *settings,
 	rel = ttl_docs_open_owned(relid, AccessExclusiveLock);
 	ttl_docs_lock_tree(relid, AccessExclusiveLock);
 	ttl_docs_require_no_pending_detach(relid);
+	/* repairs a collection whose child tables lack triggers */
+	if (ttl_docs_update_triggers_of_children(relid) && ttl_docs_has_trigger(relid))
+	{
+		table_close(rel, NoLock);
+		return;
+	}
 	if (ttl_docs_lookup_collection(relid, &collection) && collection.root == relid &&
 		!ttl_docs_has_trigger(relid))
 	{
