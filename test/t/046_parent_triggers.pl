@@ -32,7 +32,7 @@ sub begin_section
 		CREATE TABLE plain (id int PRIMARY KEY, doc jsonb);
 		CREATE TABLE parent (id int PRIMARY KEY, doc jsonb);
 		INSERT INTO plain VALUES (1, '{}'), (2, '{}');
-		INSERT INTO parent VALUES (1, '{"ttl": 10}'), (2, '{}');
+		INSERT INTO parent VALUES (1, '{"ttl": 3000}'), (2, '{}');
 	});
 	return;
 }
@@ -163,8 +163,8 @@ sql(q{
 	CREATE TABLE to_root (doc int REFERENCES docs);
 	CREATE TABLE to_leaf (doc int REFERENCES docs_1);
 	CREATE TABLE to_next (doc int REFERENCES docs_2);
-	INSERT INTO docs VALUES (1, '{"ttl": 10}');
-	INSERT INTO docs_2 VALUES (2, '{"ttl": 10}');
+	INSERT INTO docs VALUES (1, '{"ttl": 3000}');
+	INSERT INTO docs_2 VALUES (2, '{"ttl": 3000}');
 });
 like(triggers() || 'to_leaf:', qr/to_leaf:/, 'a foreign key to a partition of a collection');
 unlike(triggers(), qr/to_root|to_next/, 'core checks a partitioned parent with a query, and a plain table is no collection');
@@ -245,7 +245,7 @@ sql('ALTER TABLE child_2 DROP CONSTRAINT fk');
 has_triggers('child:fk', 'DROP CONSTRAINT drops the trigger');
 sql(q{SELECT ttl_docs.release('parent')});
 is(triggers(), '', 'release() drops the triggers');
-sql(q{SELECT ttl_docs.adopt('parent', -1); INSERT INTO parent VALUES (1, '{"ttl": 10}') ON CONFLICT (id) DO UPDATE SET doc = excluded.doc});
+sql(q{SELECT ttl_docs.adopt('parent', -1); INSERT INTO parent VALUES (1, '{"ttl": 3000}') ON CONFLICT (id) DO UPDATE SET doc = excluded.doc});
 has_triggers('child:fk', 'adopt() brings them back');
 is(sql(q{SELECT convalidated FROM pg_constraint WHERE conname = 'fk'}), 't', 'the foreign key is there');
 
@@ -265,7 +265,7 @@ like(error_of($node, $db, q{SET ttl_docs.clock_offset = '1h'; INSERT INTO child 
 my $label = sql(q{SELECT label FROM pg_seclabel WHERE objoid = 'parent'::regclass});
 begin_section('labelled');
 sql(qq{
-	ALTER TABLE parent ADD _ts timestamptz NOT NULL DEFAULT now(), ADD _ttl int DEFAULT 10, ADD _slot bigint;
+	ALTER TABLE parent ADD _ts timestamptz NOT NULL DEFAULT now(), ADD _ttl int DEFAULT 3000, ADD _slot bigint;
 	CREATE TABLE child (id int, parent int CONSTRAINT fk REFERENCES parent);
 	SECURITY LABEL FOR ttl_docs ON TABLE parent IS '$label'});
 has_triggers('child:fk', 'SECURITY LABEL brings the trigger');
@@ -286,7 +286,7 @@ is(sql('INSERT INTO child VALUES (1, 1) RETURNING id'), '1', 'a document that ha
 begin_section('rights');
 sql(q{
 	CREATE ROLE child_owner;
-	SELECT ttl_docs.adopt('parent', 100), ttl_docs.adopt('plain', -1);
+	SELECT ttl_docs.adopt('parent', 3000), ttl_docs.adopt('plain', -1);
 	GRANT REFERENCES ON parent, plain TO child_owner;
 	GRANT CREATE ON SCHEMA public TO child_owner;
 	SET ROLE child_owner;
