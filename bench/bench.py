@@ -17,7 +17,7 @@ from report import Report
 from server import Server
 from tables import drop_all
 
-WORKLOADS = ('count', 'select_by_key', 'gin', 'other_tables', 'instructions', 'insert', 'copy', 'touch',
+WORKLOADS = ('count', 'select_by_key', 'gin', 'other_tables', 'instructions', 'insert', 'copy', 'foreign_keys', 'touch',
              'purge_idle', 'purge_load', 'purge_pass', 'truncate', 'settings', 'adopt', 'documents', 'growth', 'memory',
              'alternatives', 'fsync_on', 'citus')
 # These take minutes, and --quick leaves them out.

@@ -64,6 +64,7 @@
 #include "executor/executor.h"
 #include "fmgr.h"
 #include "miscadmin.h"
+#include "optimizer/pathnode.h"
 #include "optimizer/paths.h"
 #include "optimizer/plancat.h"
 #include "optimizer/planner.h"
@@ -91,7 +92,7 @@ static shmem_request_hook_type next_shmem_request = NULL;
 static shmem_startup_hook_type next_shmem_startup = NULL;
 static post_parse_analyze_hook_type next_post_parse_analyze = NULL;
 static planner_hook_type next_planner = NULL;
-static get_relation_info_hook_type next_get_relation_info = NULL;
+static compat_indexes_hook_type next_indexes = NULL;
 static set_rel_pathlist_hook_type next_set_rel_pathlist = NULL;
 static ExecutorStart_hook_type next_ExecutorStart = NULL;
 static ExecutorRun_hook_type next_ExecutorRun = NULL;
@@ -103,11 +104,9 @@ static fmgr_hook_type next_fmgr = NULL;
 
 static void request_shmem(void);
 static void startup_shmem(void);
-static void analyzed(ParseState *pstate, Query *query, JumbleState *jstate);
-static PlannedStmt *plan(Query *parse, const char *query_string,
-						 int cursorOptions, ParamListInfo boundParams);
-static void relation_info(PlannerInfo *root, Oid relid, bool inhparent,
-						  RelOptInfo *rel);
+static void analyzed(ParseState *pstate, Query *query, COMPAT_JUMBLE_STATE *jstate);
+static PlannedStmt *plan(COMPAT_PLANNER_PARAMS);
+static void indexes_are_known(COMPAT_INDEXES_PARAMS);
 static void rel_pathlist(PlannerInfo *root, RelOptInfo *rel, Index rti,
 						 RangeTblEntry *rte);
 static void executor_start(QueryDesc *queryDesc, int eflags);
@@ -140,7 +139,7 @@ ttl_docs_hooks_init(void)
 	INSTALL(shmem_startup_hook, next_shmem_startup, startup_shmem);
 	INSTALL(post_parse_analyze_hook, next_post_parse_analyze, analyzed);
 	INSTALL(planner_hook, next_planner, plan);
-	INSTALL(get_relation_info_hook, next_get_relation_info, relation_info);
+	INSTALL(compat_indexes_hook, next_indexes, indexes_are_known);
 	INSTALL(set_rel_pathlist_hook, next_set_rel_pathlist, rel_pathlist);
 	INSTALL(ExecutorStart_hook, next_ExecutorStart, executor_start);
 	INSTALL(ExecutorRun_hook, next_ExecutorRun, executor_run);
@@ -190,7 +189,7 @@ startup_shmem(void)
 /* ---- Planning ---- */
 
 static void
-analyzed(ParseState *pstate, Query *query, JumbleState *jstate)
+analyzed(ParseState *pstate, Query *query, COMPAT_JUMBLE_STATE *jstate)
 {
 	if (next_post_parse_analyze)
 		next_post_parse_analyze(pstate, query, jstate);
@@ -200,8 +199,7 @@ analyzed(ParseState *pstate, Query *query, JumbleState *jstate)
 }
 
 static PlannedStmt *
-plan(Query *parse, const char *query_string, int cursorOptions,
-	 ParamListInfo boundParams)
+plan(COMPAT_PLANNER_PARAMS)
 {
 	/* test now: the planner modifies its input */
 	bool		validates = ttl_docs_validation_may_run &&
@@ -211,17 +209,17 @@ plan(Query *parse, const char *query_string, int cursorOptions,
 
 	if (parse->commandType == CMD_INSERT && !row_security)
 		ttl_docs_refuse_distributed_restore(rt_fetch(parse->resultRelation, parse->rtable)->relid);
-	stmt = planner(parse, query_string, cursorOptions, boundParams);
+	stmt = planner(COMPAT_PLANNER_ARGS);
 	ttl_docs_filter_plan(stmt, validates);
 	return stmt;
 }
 
 static void
-relation_info(PlannerInfo *root, Oid relid, bool inhparent, RelOptInfo *rel)
+indexes_are_known(COMPAT_INDEXES_PARAMS)
 {
-	if (next_get_relation_info)
-		next_get_relation_info(root, relid, inhparent, rel);
-	ttl_docs_forbid_blind_index_only(relid, rel);
+	if (next_indexes)
+		next_indexes(COMPAT_INDEXES_ARGS);
+	ttl_docs_forbid_blind_index_only(COMPAT_INDEXES_RELID, rel);
 }
 
 static void
@@ -362,7 +360,7 @@ object_access(ObjectAccessType access, Oid classId, Oid objectId, int subId,
 			if (ttl_docs_guard != NULL)
 				ttl_docs_refuse_guarded_change(classId, objectId,
 											   access == OAT_POST_ALTER ? arg : NULL);
-			/* FALLTHROUGH */
+			pg_fallthrough;
 		case OAT_DROP:
 			ttl_docs_note_object_access(access, classId, objectId, subId, arg);
 			break;
@@ -393,6 +391,7 @@ relation_invalidated(Datum arg, Oid relid)
 	(void) arg;
 	ttl_docs_forget_table_settings(relid);
 	ttl_docs_forget_document_table(relid);
+	ttl_docs_forget_complete_children(relid);
 	ttl_docs_purge_catalog_changed();
 }
 

@@ -36,19 +36,41 @@ require_roots() {
 }
 
 make_root() {
-	local suite=$1 root=$ROOTS/$1
+	local suite=$1 root=$ROOTS/$1 base=$1
+	# Debian has test versions of PostgreSQL in experimental, which only adds to unstable.
+	[[ $suite != experimental ]] || base=unstable
 	[[ -z ${FRESH:-} ]] || rm -rf --one-file-system "$root"
 	[[ ! -d $root ]] || return 0
 	say "making a root for $suite"
 	rm -rf --one-file-system "$root.new"
 	# A mirror may have an old snapshot of testing, whose release file has expired.
-	debootstrap --variant=minbase --include=ca-certificates,make,git "$suite" "$root.new" "$(mirror)" \
+	debootstrap --variant=minbase --include=ca-certificates,make,git "$base" "$root.new" "$(mirror)" \
 		>"$ROOTS/$suite.log" 2>&1 || {
 		tail -n 20 "$ROOTS/$suite.log"
 		return 1
 	}
 	say 'Acquire::Check-Valid-Until "false";' >"$root.new/etc/apt/apt.conf.d/90ttl_docs"
+	[[ $suite != experimental ]] || add_experimental "$suite.new" || return
 	mv "$root.new" "$root"
+}
+
+# Installs the newest PostgreSQL of experimental.  "make test" then finds it, and takes the newest one.  The pin
+# is needed because libpq-dev depends on a libpq5 that is as new.
+add_experimental() {
+	local root=$ROOTS/$1 major
+	say "deb $(mirror) experimental main" >"$root/etc/apt/sources.list.d/experimental.list"
+	major=$(in_root "$1" "apt-get update -q >/dev/null && apt-cache pkgnames postgresql-server-dev-" |
+		sed -n 's/^postgresql-server-dev-\([0-9]*\)$/\1/p' | sort -n | tail -n 1)
+	[[ -n $major ]] || return
+	say "Package: src:postgresql-$major:any" "Pin: release a=experimental" "Pin-Priority: 990" \
+		>"$root/etc/apt/preferences.d/ttl_docs"
+	mkdir -p "$root/etc/postgresql-common/createcluster.d"
+	say "create_main_cluster = false" >"$root/etc/postgresql-common/createcluster.d/zz-ttl_docs.conf"
+	in_root "$1" "apt-get install -q -y --no-install-recommends postgresql-$major postgresql-server-dev-$major" \
+		>"$ROOTS/$1.log" 2>&1 || {
+		tail -n 20 "$ROOTS/$1.log"
+		return 1
+	}
 }
 
 copy_tree() {
@@ -73,7 +95,8 @@ in_root() {
 		- "$root" "$2" "${TESTS:-}" </dev/null
 }
 
-# Runs a function for each release: for_suites title function suite ...
+# Runs a function for each release: for_suites title function suite ...  Before the result, it runs the
+# function BEFORE_SUMMARY, if there is one.
 # The last line is "N passed, N failed"; each release counts as one.
 for_suites() {
 	local title=$1 work=$2 suite passed=0 failures=()
@@ -88,6 +111,7 @@ for_suites() {
 		fi
 	done
 	say ""
+	${BEFORE_SUMMARY:-true}
 	for suite in "${failures[@]}"; do
 		say "failed: $title$suite"
 	done

@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * copy_to.c
- *		Turns COPY collection TO into COPY (SELECT ... FROM ONLY ...) TO.
+ *		Turns COPY collection TO into COPY (SELECT ... FROM ...) TO.
  *
  * COPY TO reads a table without a plan, so it has no scan to filter.  The
  * SELECT has a scan.  It reads the same columns and needs the same rights.
  * Whether a backup sees expired documents is then decided as for every other
- * query.
+ * query.  The first copy of a logical replication subscription is such a COPY.
  *
  *-------------------------------------------------------------------------
  */
@@ -45,20 +45,22 @@ ttl_docs_copy_as_query(PlannedStmt *pstmt)
 }
 
 /*
- * Is this COPY collection TO?  Core refuses partitioned tables itself.  For a
- * distributed table, Citus runs COPY TO for each shard.
+ * Is this COPY collection TO?  Before 19, core refuses partitioned tables itself.
+ * For a distributed table, Citus runs COPY TO for each shard.
  */
 static bool
 copies_collection_to(Node *parsetree, Oid *relid)
 {
 	CopyStmt   *stmt = (CopyStmt *) parsetree;
 	Collection	collection;
+	char		relkind;
 
 	if (!IsA(parsetree, CopyStmt) || stmt->is_from || stmt->relation == NULL)
 		return false;
 	*relid = RangeVarGetRelid(stmt->relation, AccessShareLock, true);
-	return OidIsValid(*relid) &&
-		get_rel_relkind(*relid) == RELKIND_RELATION &&
+	relkind = OidIsValid(*relid) ? get_rel_relkind(*relid) : '\0';
+	return (relkind == RELKIND_RELATION ||
+			(COMPAT_CORE_COPIES_PARTITIONED && relkind == RELKIND_PARTITIONED_TABLE)) &&
 		ttl_docs_lookup_collection(*relid, &collection) &&
 		!(collection.settings.citus && ttl_docs_is_shell(*relid));
 }
@@ -117,7 +119,8 @@ select_for_copy(Oid relid, List *columns)
 		target->location = -1;
 		select->targetList = lappend(select->targetList, target);
 	}
-	from->inh = false;
+	/* core copies the rows of all partitions, but not those of INHERITS children */
+	from->inh = rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE;
 	select->fromClause = list_make1(from);
 	table_close(rel, NoLock);
 	return select;

@@ -3,6 +3,11 @@
  * foreign_key.c
  *		Recognises the queries with which core checks foreign keys.
  *
+ * Since PostgreSQL 19, core checks the parent of a new child without a query,
+ * if the parent is a plain table.  write/parent_check.c then runs the query that
+ * core ran before, in the same way, and what is said of core's checks here is also
+ * true of ours.
+ *
  * Core checks foreign keys with SQL.  Three kinds of these queries are judged
  * in a special way (visibility.c):
  *
@@ -17,8 +22,8 @@
  * user's query for one of them.  We recognise core's queries by the way they
  * are executed: the executor does not fire triggers
  * (EXEC_FLAG_SKIP_TRIGGERS), and sends the rows to SPI.  In PostgreSQL 15 to
- * 18, only SPI_execute_snapshot() with fire_triggers = false does both, and
- * only ri_triggers.c calls it in this way.  SQL cannot do both: queries of
+ * 19, only SPI_execute_snapshot() with fire_triggers = false does both, and
+ * only ri_triggers.c and write/parent_check.c call it in this way.  SQL cannot do both: queries of
  * procedural languages fire triggers; SQL functions that are evaluated row by
  * row do not, but send their rows to their own receiver.  Our own queries
  * fire triggers, too (core/owner.c).

@@ -40,7 +40,9 @@
  * can expire after our trigger has checked it.  The trigger for the UPDATE
  * then raises a serialization failure.  But if the WHERE of ON CONFLICT skips
  * the UPDATE, this trigger does not fire, and the new document would be lost
- * silently.  So we put the same check first in the WHERE.
+ * silently.  So we put the same check first in the WHERE.  ON CONFLICT DO SELECT
+ * (PostgreSQL 19) has no trigger.  It can wait for the lock of the row, and then
+ * evaluates its WHERE.  So it gets the check also if it has no WHERE.
  *
  * Plans that bypass the planner hook.  Another extension may call
  * standard_planner() itself, and execute the plan.  So ExecutorStart looks
@@ -88,6 +90,7 @@ typedef struct PlanWalk
 } PlanWalk;
 
 static bool scans_collection(const PlannedStmt *stmt);
+static void require_parent_triggers(const PlannedStmt *stmt);
 static void require_visible_collections(const PlannedStmt *stmt, Snapshot snapshot);
 static int	add_instant_param(PlannedStmt *stmt);
 static Plan *visit(Plan *plan, PlanWalk *walk);
@@ -121,6 +124,8 @@ ttl_docs_prepare_plan(QueryDesc *queryDesc)
 {
 	PlannedStmt *stmt = queryDesc->plannedstmt;
 
+	if (COMPAT_CORE_PROBES_PARENTS && compat_has_targets(stmt))
+		require_parent_triggers(stmt);
 	if (!scans_collection(stmt))
 		return;
 
@@ -137,6 +142,21 @@ ttl_docs_prepare_plan(QueryDesc *queryDesc)
 	stmt = copyObject(stmt);
 	ttl_docs_filter_plan(stmt, false);
 	queryDesc->plannedstmt = stmt;
+}
+
+/*
+ * Refuses a write to a child table that lacks a trigger.  DELETE does not check
+ * foreign keys.  This is not done in the planner: a plan for a partitioned table
+ * stays valid when a partition changes.
+ */
+static void
+require_parent_triggers(const PlannedStmt *stmt)
+{
+	if (stmt->commandType == CMD_DELETE && !stmt->hasModifyingCTE)
+		return;
+	for (int rti = 1; rti <= list_length(stmt->rtable); rti++)
+		if (compat_is_target(stmt, rti))
+			ttl_docs_require_parent_triggers(rt_fetch(rti, stmt->rtable)->relid);
 }
 
 /*
@@ -566,7 +586,7 @@ require_triggers(ModifyTable *modify, PlanWalk *walk)
 	}
 }
 
-/* Puts the check into the WHERE of ON CONFLICT DO UPDATE; see the header. */
+/* Puts the check into the WHERE of ON CONFLICT; see the header. */
 static void
 filter_upsert(ModifyTable *modify, PlanWalk *walk)
 {
@@ -574,8 +594,8 @@ filter_upsert(ModifyTable *modify, PlanWalk *walk)
 	RangeTblEntry *rte;
 	Index		target;
 
-	if (modify->onConflictAction != ONCONFLICT_UPDATE ||
-		modify->onConflictWhere == NULL)
+	if ((modify->onConflictAction != ONCONFLICT_UPDATE ||
+		 modify->onConflictWhere == NULL) && !compat_selects_on_conflict(modify))
 		return;
 	target = linitial_int(modify->resultRelations);
 	if (scanned_collection(target, walk, &collection, &rte))

@@ -78,6 +78,8 @@ static TestState *test_state(FunctionCallInfo fcinfo, Oid collection,
 							 bool is_parent);
 static bool sees_expired(const LiveQuery *query, Oid collection,
 						 bool is_parent);
+static bool selects_on_conflict(const PlannedStmt *stmt);
+pg_noreturn static void report_expired_select(void);
 static CollectionSettings latest_settings(Oid relid);
 static CollectionSettings settings_for_query(LiveQuery *query, Oid relid);
 static CollectionSettings settings_for_snapshot(Oid relid, Snapshot snapshot,
@@ -212,8 +214,8 @@ sees_expired(const LiveQuery *query, Oid collection, bool is_parent)
 /*
  * require_live(ts timestamptz, ttl integer, collection regclass): returns
  * true or raises a serialization failure.  plan.c puts the call in front of
- * the WHERE of ON CONFLICT DO UPDATE.  The UPDATE is a write, so it is judged
- * at the clock.
+ * the WHERE of ON CONFLICT DO UPDATE and DO SELECT.  The INSERT is a write, so
+ * the document that it conflicts with is judged at the clock.
  */
 Datum
 ttl_docs_require_live(PG_FUNCTION_ARGS)
@@ -224,8 +226,49 @@ ttl_docs_require_live(PG_FUNCTION_ARGS)
 											PG_GETARG_DATUM(1), PG_ARGISNULL(1));
 
 	if (ttl_docs_is_expired(&bounds, &stamp))
+	{
+		if (selects_on_conflict(ttl_docs_running_stmt()))
+			report_expired_select();
 		ttl_docs_report_expired_upsert();
+	}
 	PG_RETURN_BOOL(true);
+}
+
+/*
+ * Does a statement have ON CONFLICT DO SELECT, and no DO UPDATE?  If it has both,
+ * we do not know which of them found the document.
+ */
+static bool
+selects_on_conflict(const PlannedStmt *stmt)
+{
+	bool		selects = false;
+	List	   *plans;
+	ListCell   *lc;
+
+	if (stmt == NULL)
+		return false;
+	/* data-modifying CTEs are subplans, with ModifyTable at their top */
+	plans = lcons(stmt->planTree, list_copy(stmt->subplans));
+	foreach(lc, plans)
+	{
+		ModifyTable *modify = (ModifyTable *) lfirst(lc);
+
+		if (modify == NULL || !IsA(modify, ModifyTable))
+			continue;
+		if (modify->onConflictAction == ONCONFLICT_UPDATE)
+			return false;
+		selects |= compat_selects_on_conflict(modify);
+	}
+	return selects;
+}
+
+static void
+report_expired_select(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+			 errmsg("could not select a document that expired meanwhile"),
+			 errhint("Retry the transaction. The expired document is then absent, and ON CONFLICT inserts the new one.")));
 }
 
 void

@@ -150,6 +150,9 @@ ttl_docs_adopt_table(Oid relid, CollectionSettings *settings,
 	lock_for_adoption(relid, settings);
 	if (ttl_docs_lookup_collection(relid, &collection) && collection.root == relid)
 		ttl_docs_require_adopted(relid, &collection.settings, "adopt");
+	/* repairs a collection whose child tables lack triggers */
+	if (ttl_docs_update_triggers_of_children(relid) && ttl_docs_has_trigger(relid))
+		return;
 	if (ttl_docs_lookup_collection(relid, &collection) && collection.root == relid &&
 		!ttl_docs_has_trigger(relid))
 	{
@@ -567,5 +570,5 @@ ttl_docs_first_ts(PG_FUNCTION_ARGS)
 {
 	if (PG_ARGISNULL(0) || TIMESTAMP_NOT_FINITE(PG_GETARG_TIMESTAMP(0)))
 		PG_RETURN_TIMESTAMPTZ((TimestampTz) PG_GETARG_INT64(1));
-	PG_RETURN_TIMESTAMPTZ(timestamp2timestamptz_opt_overflow(PG_GETARG_TIMESTAMP(0), NULL));
+	PG_RETURN_TIMESTAMPTZ(compat_timestamp_to_tz(PG_GETARG_TIMESTAMP(0)));
 }

@@ -177,6 +177,10 @@ extern void ttl_docs_hide_trigger(Oid relid, bool hidden);
 extern void ttl_docs_drop_trigger(Oid relid);
 extern void ttl_docs_require_trigger(Oid relid, const Collection *collection);
 
+/* parent_triggers.c */
+extern void ttl_docs_require_parent_triggers(Oid relid);
+extern void ttl_docs_forget_complete_children(Oid relid);
+
 /* backup.c */
 extern bool ttl_docs_may_act_for_backup(Oid relid);
 

@@ -55,6 +55,12 @@ extern bool ttl_docs_fetch_trigger(Oid trigger, Snapshot snapshot,
 								   FormData_pg_trigger *form);
 extern void ttl_docs_require_last_trigger(Relation rel);
 
+/* parent_triggers.c */
+extern bool ttl_docs_is_parent_trigger(const FormData_pg_trigger *form);
+extern bool ttl_docs_update_triggers_of_children(Oid relid);
+extern void ttl_docs_review_foreign_key(Oid constraint);
+extern void ttl_docs_review_parent_trigger(Oid child);
+
 /* invalid_ttl.c */
 extern void ttl_docs_refuse_invalid_ttl(Oid relid, const char *doc_column,
 										const char *condition);
@@ -84,19 +90,22 @@ typedef enum NoteKind
 	NOTE_EXTENSION_DROPPED,		/* ttl_docs itself */
 	NOTE_RESTORED,				/* SECURITY LABEL made a table a collection */
 	NOTE_LINK_CHANGED,			/* a table got or lost a parent table */
+	NOTE_CONSTRAINT,			/* any constraint was created or changed */
 	NOTE_COLUMN,				/* a column was changed or dropped */
 	NOTE_INDEX_DROPPED,
 	NOTE_TRIGGER_DROPPED,		/* our trigger */
+	NOTE_PARENT_TRIGGER,		/* a parent trigger was dropped or changed */
 	NOTE_TRIGGER				/* any trigger was created or changed */
 } NoteKind;
 
 typedef struct Note
 {
 	NoteKind	kind;
-	Oid			relid;			/* the table; not set for NOTE_TRIGGER and
-								 * NOTE_EXTENSION_DROPPED */
+	Oid			relid;			/* the table; not set for NOTE_TRIGGER,
+								 * NOTE_CONSTRAINT and NOTE_EXTENSION_DROPPED */
 	Oid			other;			/* the parent for NOTE_LINK_CHANGED, the
-								 * trigger for NOTE_TRIGGER */
+								 * trigger for NOTE_TRIGGER, the constraint for
+								 * NOTE_CONSTRAINT */
 
 	/* The next fields are for NOTE_COLUMN only */
 	AttrNumber	attno;			/* 0 if the column is not known */

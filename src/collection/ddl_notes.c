@@ -135,6 +135,8 @@ ttl_docs_note_object_access(ObjectAccessType access, Oid classId, Oid objectId,
 		note_trigger(access, objectId);
 	else if (classId == ConstraintRelationId && access == OAT_DROP)
 		note_constraint(objectId);
+	else if (classId == ConstraintRelationId && COMPAT_CORE_PROBES_PARENTS)
+		add_note(NOTE_CONSTRAINT, InvalidOid)->other = objectId;
 	else if (classId == InheritsRelationId && access == OAT_POST_ALTER)
 		note_link(objectId, ((ObjectAccessPostAlter *) arg)->auxiliary_id);
 	else if (classId == ExtensionRelationId && access == OAT_DROP &&
@@ -209,8 +211,11 @@ note_trigger(ObjectAccessType access, Oid trigger)
 
 	if (access != OAT_DROP)
 		add_note(NOTE_TRIGGER, InvalidOid)->other = trigger;
-	else if (ttl_docs_fetch_trigger(trigger, NULL, &form) &&
-			 strcmp(NameStr(form.tgname), TTL_DOCS_TRIGGER) == 0 &&
+	else if (!ttl_docs_fetch_trigger(trigger, NULL, &form))
+		return;
+	else if (ttl_docs_is_parent_trigger(&form))
+		add_note(NOTE_PARENT_TRIGGER, form.tgrelid);
+	else if (strcmp(NameStr(form.tgname), TTL_DOCS_TRIGGER) == 0 &&
 			 ttl_docs_lookup_collection(form.tgrelid, &collection))
 		add_note(NOTE_TRIGGER_DROPPED, form.tgrelid);
 }

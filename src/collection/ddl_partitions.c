@@ -299,6 +299,7 @@ review_new_partition(Oid relid, const Collection *collection)
 	/* Citus runs the command on all nodes and shards, and each writes its label */
 	ttl_docs_set_label(relid, &collection->settings);
 	CommandCounterIncrement();
+	(void) ttl_docs_update_triggers_of_children(relid);
 	ttl_docs_announce_change(collection->root);
 	/* core does not copy a hidden trigger of the parent */
 	if (collection->settings.citus)

@@ -117,6 +117,9 @@ review_note(Note *note, Node *parsetree)
 		case NOTE_LINK_CHANGED:
 			ttl_docs_review_link(note, IsA(parsetree, AlterTableStmt));
 			break;
+		case NOTE_CONSTRAINT:
+			ttl_docs_review_foreign_key(note->other);
+			break;
 		case NOTE_COLUMN:
 			ttl_docs_review_column(note, parsetree);
 			break;
@@ -125,6 +128,9 @@ review_note(Note *note, Node *parsetree)
 			break;
 		case NOTE_TRIGGER_DROPPED:
 			review_dropped_trigger(note->relid);
+			break;
+		case NOTE_PARENT_TRIGGER:
+			ttl_docs_review_parent_trigger(note->relid);
 			break;
 		case NOTE_TRIGGER:
 			review_trigger(note->other, parsetree);
@@ -230,8 +236,14 @@ review_trigger(Oid trigger, Node *parsetree)
 	Relation	rel;
 	bool		is_ours;
 
-	if (!ttl_docs_fetch_trigger(trigger, NULL, &form) ||
-		!ttl_docs_lookup_collection(form.tgrelid, &collection))
+	if (!ttl_docs_fetch_trigger(trigger, NULL, &form))
+		return;
+	if (ttl_docs_is_parent_trigger(&form))
+	{
+		ttl_docs_review_parent_trigger(form.tgrelid);
+		return;
+	}
+	if (!ttl_docs_lookup_collection(form.tgrelid, &collection))
 		return;
 	is_ours = strcmp(NameStr(form.tgname), TTL_DOCS_TRIGGER) == 0;
 	if (is_ours ? !ttl_docs_has_trigger(form.tgrelid) :

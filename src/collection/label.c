@@ -213,6 +213,7 @@ ttl_docs_write_label(Oid relid, const CollectionSettings *settings)
 	else
 		ttl_docs_set_label(relid, settings);
 	CommandCounterIncrement();
+	(void) ttl_docs_update_triggers_of_children(relid);
 }
 
 /* Labels a shell and its partitions on all nodes. */

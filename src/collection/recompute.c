@@ -68,7 +68,7 @@ recompute_rows(Relation rel, const Collection *collection)
 	ResultRelInfo *relinfo = makeNode(ResultRelInfo);
 	TupleTableSlot *slot = table_slot_create(rel, NULL);
 	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	TableScanDesc scan = table_beginscan(rel, snapshot, 0, NULL);
+	TableScanDesc scan = compat_table_beginscan(rel, snapshot);
 	MemoryContext caller = CurrentMemoryContext;
 
 	InitResultRelInfo(relinfo, rel, 1, NULL, 0);

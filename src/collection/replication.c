@@ -185,7 +185,7 @@ static List *
 publications_of(Relation rel)
 {
 	Oid			relid = RelationGetRelid(rel);
-	List	   *by_name = GetRelationPublications(relid);
+	List	   *by_name = compat_publications_by_name(relid);
 	List	   *found = NIL;
 	ListCell   *lc;
 
@@ -195,7 +195,7 @@ publications_of(Relation rel)
 		if (!has_column_list(relid, lfirst_oid(lc)))
 			found = lappend_oid(found, lfirst_oid(lc));
 	found = list_concat(found, GetSchemaPublications(RelationGetNamespace(rel)));
-	return list_concat(found, GetAllTablesPublications());
+	return list_concat(found, compat_publications_of_all(relid));
 }
 
 static bool

@@ -217,8 +217,8 @@ ttl_docs_delete_row(RowDeleter *deleter, ItemPointer tid, CommandId cid, bool wa
 	if (!deleter->fires_before ||
 		compat_ExecBRDeleteTriggers(estate, &deleter->epqstate, deleter->relinfo, tid))
 	{
-		switch (table_tuple_delete(deleter->rel, tid, cid, estate->es_snapshot,
-								   InvalidSnapshot, wait, &failure, false))
+		switch (compat_table_tuple_delete(deleter->rel, tid, cid, estate->es_snapshot,
+										  wait, &failure))
 		{
 			case TM_Ok:
 				ExecARDeleteTriggers(estate, deleter->relinfo, tid, NULL,

@@ -55,13 +55,12 @@ ttl_docs_read_ttl(Datum doc, bool isnull, Stamp *stamp, JsonbValue *found)
 static bool
 integer_ttl(const JsonbValue *value, int32 *ttl)
 {
-	bool		out_of_range = false;
 	Datum		exact;
 
 	if (value->type != jbvNumeric)
 		return false;
-	*ttl = numeric_int4_opt_error(value->val.numeric, &out_of_range);
-	if (out_of_range || (*ttl != TTL_NEVER && *ttl <= 0))
+	if (!compat_numeric_to_int4(value->val.numeric, ttl) ||
+		(*ttl != TTL_NEVER && *ttl <= 0))
 		return false;
 	/* the conversion rounds: compare with the exact value */
 	exact = NumericGetDatum(int64_to_numeric(*ttl));

@@ -126,7 +126,7 @@ open_portal(Query *query, const char *sql)
 {
 	Portal		portal = CreateNewPortal();
 	MemoryContext caller = MemoryContextSwitchTo(portal->portalContext);
-	PlannedStmt *plan = pg_plan_query(copyObject(query), sql, 0, NULL);
+	PlannedStmt *plan = compat_pg_plan_query(copyObject(query), sql);
 
 	portal->visible = false;
 	PortalDefineQuery(portal, NULL, pstrdup(sql), CMDTAG_SELECT, list_make1(plan), NULL);

@@ -53,6 +53,7 @@
 #include "commands/trigger.h"
 #include "miscadmin.h"
 #include "nodes/nodeFuncs.h"
+#include "parser/parse_func.h"
 #include "storage/lmgr.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
@@ -78,6 +79,7 @@ typedef struct RightsCheck
 
 static void check_triggers(RightsCheck *check, Oid relid, int16 events);
 static void check_trigger(RightsCheck *check, Relation triggers, HeapTuple tuple);
+static bool is_of_foreign_key(Form_pg_trigger trigger);
 static void add_cascade_target(RightsCheck *check, Oid relid);
 static void check_cascade_target(RightsCheck *check, Oid relid);
 static Oid	table_of_action(Form_pg_trigger trigger);
@@ -143,14 +145,31 @@ check_trigger(RightsCheck *check, Relation triggers, HeapTuple tuple)
 
 	if (OidIsValid(action))
 		add_cascade_target(check, action);
-	if ((!check->only_foreign_keys ||
-		 RI_FKey_trigger_type(trigger->tgfoid) != RI_TRIGGER_NONE) &&
+	if ((!check->only_foreign_keys || is_of_foreign_key(trigger)) &&
 		is_trusted_function(check, trigger->tgfoid, trigger->tgnargs) &&
 		(isnull || is_harmless(stringToNode(TextDatumGetCString(when)))))
 		return;
 	check->found = psprintf("trigger \"%s\" on table \"%s\"",
 							NameStr(trigger->tgname), get_rel_name(trigger->tgrelid));
 	check->function = trigger->tgfoid;
+}
+
+/*
+ * Is this a trigger of a foreign key: one of core's, or our parent trigger
+ * (collection/parent_triggers.c)?  Only core and we create internal triggers.  But
+ * any function can be that of an internal trigger of a constraint, so the function
+ * decides, too.
+ */
+static bool
+is_of_foreign_key(Form_pg_trigger trigger)
+{
+	if (RI_FKey_trigger_type(trigger->tgfoid) != RI_TRIGGER_NONE)
+		return true;
+	return COMPAT_CORE_PROBES_PARENTS && trigger->tgisinternal &&
+		OidIsValid(trigger->tgconstraint) &&
+		trigger->tgfoid == LookupFuncName(list_make2(makeString(TTL_DOCS_INTERNAL),
+													 makeString(TTL_DOCS_TRIGGER_FUNCTION)),
+										  0, NULL, true);
 }
 
 /* Adds a table that a foreign key action writes to, and its partitions. */

@@ -36,8 +36,8 @@ PG_FUNCTION_INFO_V1(ttl_docs_returned_document);
 
 static bool is_among(const Property *properties, int count,
 					 const JsonbValue *name);
-static JsonbValue *merge_object(JsonbParseState **state, JsonbContainer *target,
-								JsonbContainer *patch);
+static void merge_object(compat_JsonbBuilder *builder, JsonbContainer *target,
+						 JsonbContainer *patch);
 static bool is_object(const JsonbValue *value);
 static bool has_id_of_key(const JsonbValue *own_id, const JsonbValue *key_id);
 static char *numeric_text(Numeric number);
@@ -53,18 +53,18 @@ ttl_docs_merge_patch(PG_FUNCTION_ARGS)
 {
 	Jsonb	   *target = PG_GETARG_JSONB_P(0);
 	Jsonb	   *patch = PG_GETARG_JSONB_P(1);
-	JsonbParseState *state = NULL;
+	compat_JsonbBuilder builder = {0};
 
 	if (!JB_ROOT_IS_OBJECT(patch))
 		PG_RETURN_JSONB_P(patch);
-	PG_RETURN_JSONB_P(JsonbValueToJsonb(merge_object(&state,
-													 JB_ROOT_IS_OBJECT(target) ? &target->root : NULL,
-													 &patch->root)));
+	merge_object(&builder, JB_ROOT_IS_OBJECT(target) ? &target->root : NULL,
+				 &patch->root);
+	PG_RETURN_JSONB_P(JsonbValueToJsonb(builder.result));
 }
 
 /* Pushes the result of a merge.  A target of NULL means an empty object. */
-static JsonbValue *
-merge_object(JsonbParseState **state, JsonbContainer *target,
+static void
+merge_object(compat_JsonbBuilder *builder, JsonbContainer *target,
 			 JsonbContainer *patch)
 {
 	JsonbIterator *it;
@@ -73,7 +73,7 @@ merge_object(JsonbParseState **state, JsonbContainer *target,
 	JsonbValue	value;
 
 	check_stack_depth();
-	pushJsonbValue(state, WJB_BEGIN_OBJECT, NULL);
+	compat_push_jsonb(builder, WJB_BEGIN_OBJECT, NULL);
 
 	/* properties of the target that the patch does not have */
 	if (target != NULL)
@@ -86,8 +86,8 @@ merge_object(JsonbParseState **state, JsonbContainer *target,
 			JsonbIteratorNext(&it, &value, true);
 			if (findJsonbValueFromContainer(patch, JB_FOBJECT, &name) != NULL)
 				continue;
-			pushJsonbValue(state, WJB_KEY, &name);
-			pushJsonbValue(state, WJB_VALUE, &value);
+			compat_push_jsonb(builder, WJB_KEY, &name);
+			compat_push_jsonb(builder, WJB_VALUE, &value);
 		}
 	}
 
@@ -100,20 +100,20 @@ merge_object(JsonbParseState **state, JsonbContainer *target,
 		JsonbIteratorNext(&it, &value, true);
 		if (value.type == jbvNull)
 			continue;
-		pushJsonbValue(state, WJB_KEY, &name);
+		compat_push_jsonb(builder, WJB_KEY, &name);
 		if (is_object(&value))
 		{
 			JsonbValue *old = target == NULL ? NULL :
 				findJsonbValueFromContainer(target, JB_FOBJECT, &name);
 
-			merge_object(state,
+			merge_object(builder,
 						 old != NULL && is_object(old) ? old->val.binary.data : NULL,
 						 value.val.binary.data);
 		}
 		else
-			pushJsonbValue(state, WJB_VALUE, &value);
+			compat_push_jsonb(builder, WJB_VALUE, &value);
 	}
-	return pushJsonbValue(state, WJB_END_OBJECT, NULL);
+	compat_push_jsonb(builder, WJB_END_OBJECT, NULL);
 }
 
 static bool
@@ -133,12 +133,13 @@ Datum
 ttl_docs_patchable(PG_FUNCTION_ARGS)
 {
 	Jsonb	   *doc;
-	JsonbParseState *state = NULL;
+	compat_JsonbBuilder builder = {0};
 
 	if (PG_ARGISNULL(0))
 	{
-		pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
-		PG_RETURN_JSONB_P(JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_OBJECT, NULL)));
+		compat_push_jsonb(&builder, WJB_BEGIN_OBJECT, NULL);
+		compat_push_jsonb(&builder, WJB_END_OBJECT, NULL);
+		PG_RETURN_JSONB_P(JsonbValueToJsonb(builder.result));
 	}
 	doc = PG_GETARG_JSONB_P(0);
 	if (!JB_ROOT_IS_OBJECT(doc))
@@ -248,13 +249,13 @@ seconds_since_1970(TimestampTz ts)
 Jsonb *
 ttl_docs_set_properties(Jsonb *doc, const Property *properties, int count)
 {
-	JsonbParseState *state = NULL;
+	compat_JsonbBuilder builder = {0};
 	JsonbIterator *it;
 	JsonbIteratorToken token;
 	JsonbValue	name;
 	JsonbValue	value;
 
-	pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
+	compat_push_jsonb(&builder, WJB_BEGIN_OBJECT, NULL);
 	if (doc != NULL)
 	{
 		it = JsonbIteratorInit(&doc->root);
@@ -265,8 +266,8 @@ ttl_docs_set_properties(Jsonb *doc, const Property *properties, int count)
 			JsonbIteratorNext(&it, &value, true);
 			if (is_among(properties, count, &name))
 				continue;
-			pushJsonbValue(&state, WJB_KEY, &name);
-			pushJsonbValue(&state, WJB_VALUE, &value);
+			compat_push_jsonb(&builder, WJB_KEY, &name);
+			compat_push_jsonb(&builder, WJB_VALUE, &value);
 		}
 	}
 	for (int i = 0; i < count; i++)
@@ -276,10 +277,11 @@ ttl_docs_set_properties(Jsonb *doc, const Property *properties, int count)
 		name.type = jbvString;
 		name.val.string.val = unconstify(char *, properties[i].name);
 		name.val.string.len = strlen(properties[i].name);
-		pushJsonbValue(&state, WJB_KEY, &name);
-		pushJsonbValue(&state, WJB_VALUE, properties[i].value);
+		compat_push_jsonb(&builder, WJB_KEY, &name);
+		compat_push_jsonb(&builder, WJB_VALUE, properties[i].value);
 	}
-	return JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_OBJECT, NULL));
+	compat_push_jsonb(&builder, WJB_END_OBJECT, NULL);
+	return JsonbValueToJsonb(builder.result);
 }
 
 static bool

@@ -139,7 +139,7 @@ delete_candidates(PurgeBatch *batch)
 	work.bounds = ttl_docs_bounds(&target->collection.settings,
 								  batch->instant == DT_NOEND ?
 								  ttl_docs_clock() : batch->instant);
-	work.fetch = table_index_fetch_begin(rel);
+	work.fetch = compat_table_index_fetch_begin(rel);
 	work.row = table_slot_create(rel, NULL);
 	work.nblocks = RelationGetNumberOfBlocks(rel);
 	ttl_docs_begin_purging();

@@ -32,7 +32,7 @@ static struct sigaction before;
 static bool is_watching = false;
 static volatile sig_atomic_t was_cancelled = false;
 
-static void record_cancel(int signo);
+static void record_cancel(int signo, siginfo_t *info, void *context);
 
 /* A step begins.  Call ttl_docs_end_cancel_watch() at its end, also after ERROR. */
 void
@@ -48,7 +48,8 @@ ttl_docs_begin_cancel_watch(void)
 	if (before.sa_handler == SIG_DFL || before.sa_handler == SIG_IGN)
 		return;
 	action = before;
-	action.sa_handler = record_cancel;
+	action.sa_flags |= SA_SIGINFO;
+	action.sa_sigaction = record_cancel;
 	if (sigaction(SIGINT, &action, NULL) != 0)
 		elog(ERROR, "could not set the handler of SIGINT: %m");
 	is_watching = true;
@@ -72,12 +73,18 @@ ttl_docs_was_cancelled(void)
 	return was_cancelled;
 }
 
-/* Signal handler. */
+/*
+ * Signal handler.  The handler that was there before may need all arguments: core's
+ * does since PostgreSQL 19.
+ */
 static void
-record_cancel(int signo)
+record_cancel(int signo, siginfo_t *info, void *context)
 {
 	if (!get_timeout_indicator(LOCK_TIMEOUT, false) ||
 		get_timeout_indicator(STATEMENT_TIMEOUT, false))
 		was_cancelled = true;
-	before.sa_handler(signo);
+	if (before.sa_flags & SA_SIGINFO)
+		before.sa_sigaction(signo, info, context);
+	else
+		before.sa_handler(signo);
 }

@@ -6,9 +6,15 @@
  * Some commands need a database without other sessions: DROP DATABASE, CREATE
  * DATABASE ... TEMPLATE, ALTER DATABASE ... RENAME and ALTER DATABASE ... SET
  * TABLESPACE.  They wait five seconds for other sessions to end.  WITH (FORCE) ends
- * other sessions, but only a superuser may end a worker that way.  So before such a
- * command starts, we ask the workers to leave the database, and no new worker comes
- * while the command runs.  We do this only if the user may run the command.
+ * other sessions, but only a superuser may end a worker that way.  So no new worker
+ * comes while such a command runs, and running ones leave the database:
+ *
+ * - Since PostgreSQL 19, core ends them, because we start them with
+ *   BGWORKER_INTERRUPTIBLE.  DROP DATABASE ... WITH (FORCE) is an exception: it first
+ *   ends all sessions itself, and fails on our worker if the user is no superuser.
+ * - Otherwise we ask them to leave before the command starts (leave.c).
+ *
+ * We do this only if the user may run the command.
  *
  * Other commands can turn the purge on or make documents purgeable.  Their commit,
  * or COMMIT PREPARED (prepared.c), wakes the launcher.
@@ -23,19 +29,12 @@
 #include "commands/dbcommands.h"
 #include "commands/defrem.h"
 #include "miscadmin.h"
-#include "storage/latch.h"
-#include "storage/proc.h"
-#include "storage/procarray.h"
 #include "utils/acl.h"
 #include "utils/memutils.h"
 #include "utils/syscache.h"
-#include "utils/wait_event.h"
 
 #include "purge/purge_internal.h"
 
-/* maximum time that a command waits for workers to leave */
-#define LEAVE_TIME		(3 * USECS_PER_SEC)
-#define LEAVE_POLL		10		/* milliseconds */
 /*
  * How long no worker is sent, if the session of the command does not end this
  * earlier.  Longer than any command waits for other sessions.
@@ -48,6 +47,7 @@ typedef struct PurgeCommand
 	struct PurgeCommand *outer; /* the command that runs this one, or NULL */
 	PurgeDatabase *wanted;		/* the database that it needs without workers, or
 								 * NULL */
+	bool		is_forced;		/* DROP DATABASE ... WITH (FORCE) */
 	bool		finishes_marked;	/* it may finish a transaction with a mark */
 	bool		is_gone;		/* it has dropped the database */
 } PurgeCommand;
@@ -56,11 +56,10 @@ static PurgeCommand *innermost_command = NULL;
 
 static void announce_effects_of(Node *parsetree);
 static Oid	wanted_database(Node *parsetree);
+static bool is_forced_drop(Node *parsetree);
 static const char *template_of(CreatedbStmt *stmt);
 static bool sets_tablespace(AlterDatabaseStmt *stmt);
 static bool may_copy(Oid database);
-static void ask_workers_to_leave(Oid database);
-static bool has_worker(Oid database);
 
 /*
  * A utility command begins.  Returns false if the purge has nothing more to do for
@@ -82,6 +81,7 @@ ttl_docs_begin_purge_command(Node *parsetree)
 	command = MemoryContextAllocZero(TopMemoryContext, sizeof(PurgeCommand));
 	command->outer = innermost_command;
 	command->wanted = database;
+	command->is_forced = is_forced_drop(parsetree);
 	command->finishes_marked = finishes_marked;
 	innermost_command = command;
 	return true;
@@ -178,6 +178,19 @@ wanted_database(Node *parsetree)
 	return database;
 }
 
+static bool
+is_forced_drop(Node *parsetree)
+{
+	ListCell   *lc;
+
+	if (!IsA(parsetree, DropdbStmt))
+		return false;
+	foreach(lc, ((DropdbStmt *) parsetree)->options)
+		if (strcmp(lfirst_node(DefElem, lc)->defname, "force") == 0)
+			return true;
+	return false;
+}
+
 static const char *
 template_of(CreatedbStmt *stmt)
 {
@@ -224,13 +237,12 @@ may_copy(Oid database)
 }
 
 /*
- * Keeps new workers out of the database that the command needs, and waits up to
- * LEAVE_TIME for running ones to leave.
+ * Keeps new workers out of the database that the command needs, and has running ones
+ * leave.
  */
 void
 ttl_docs_keep_workers_out(void)
 {
-	int64		deadline = ttl_docs_elapsed() + LEAVE_TIME;
 	PurgeDatabase *database = innermost_command->wanted;
 	Oid			oid;
 
@@ -240,53 +252,6 @@ ttl_docs_keep_workers_out(void)
 	LWLockAcquire(ttl_docs_purge_shared->lock, LW_EXCLUSIVE);
 	database->keep_out_until = ttl_docs_elapsed() + KEEP_OUT_TIME;
 	LWLockRelease(ttl_docs_purge_shared->lock);
-	ask_workers_to_leave(oid);
-	while (has_worker(oid) && ttl_docs_elapsed() < deadline)
-	{
-		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-						 LEAVE_POLL, compat_wait_event("TtlDocsPurgeLeave"));
-		ResetLatch(MyLatch);
-		CHECK_FOR_INTERRUPTS();
-		/* also workers that have started in the meantime */
-		ask_workers_to_leave(oid);
-	}
-}
-
-static void
-ask_workers_to_leave(Oid database)
-{
-	int			pids[PURGE_MAX_WORKERS];
-	int			count = 0;
-
-	LWLockAcquire(ttl_docs_purge_shared->lock, LW_EXCLUSIVE);
-	for (int i = 0; i < PURGE_MAX_WORKERS; i++)
-	{
-		PurgeWorker *worker = &ttl_docs_purge_shared->workers[i];
-
-		if (worker->database != database || worker->must_leave)
-			continue;
-		worker->must_leave = true;
-		if (worker->pid != 0)
-			pids[count++] = worker->pid;
-	}
-	LWLockRelease(ttl_docs_purge_shared->lock);
-	for (int i = 0; i < count; i++)
-	{
-		PGPROC	   *proc = BackendPidGetProc(pids[i]);
-
-		if (proc != NULL)
-			SetLatch(&proc->procLatch);
-	}
-}
-
-static bool
-has_worker(Oid database)
-{
-	bool		found = false;
-
-	LWLockAcquire(ttl_docs_purge_shared->lock, LW_SHARED);
-	for (int i = 0; i < PURGE_MAX_WORKERS; i++)
-		found |= ttl_docs_purge_shared->workers[i].database == database;
-	LWLockRelease(ttl_docs_purge_shared->lock);
-	return found;
+	if (!COMPAT_CORE_ENDS_WORKERS || innermost_command->is_forced)
+		ttl_docs_have_workers_leave(oid);
 }

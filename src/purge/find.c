@@ -374,7 +374,7 @@ find_in_blocks(Relation rel, const Collection *collection, TimestampTz clock,
 	InitDirtySnapshot(dirty);
 	ItemPointerSet(&min, first, 0);
 	ItemPointerSet(&max, last, MaxOffsetNumber);
-	scan = table_beginscan_tidrange(rel, &dirty, &min, &max);
+	scan = compat_table_beginscan_tidrange(rel, &dirty, &min, &max);
 	while (table_scan_getnextslot_tidrange(scan, ForwardScanDirection, row))
 	{
 		CHECK_FOR_INTERRUPTS();

@@ -526,6 +526,7 @@ send_worker(PurgeDatabase *database)
 	LWLockRelease(ttl_docs_purge_shared->lock);
 
 	describe_process(&process, "ttl_docs purge worker", PURGE_WORKER_FUNCTION);
+	process.bgw_flags |= COMPAT_BGWORKER_INTERRUPTIBLE;
 	process.bgw_main_arg = Int32GetDatum(index);
 	memcpy(process.bgw_extra, &worker->generation, sizeof(worker->generation));
 	process.bgw_notify_pid = MyProcPid;

@@ -279,7 +279,7 @@ ttl_docs_announce_at_end(XactEvent event)
 			/* at PREPARE, others still see the old databases */
 			if (must_read_databases && event == XACT_EVENT_COMMIT)
 				ttl_docs_wake_for_databases();
-			/* fall through */
+			pg_fallthrough;
 		case XACT_EVENT_ABORT:
 
 			/*

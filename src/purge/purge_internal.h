@@ -807,6 +807,9 @@ extern int64 ttl_docs_rate_wait(void);
 extern void ttl_docs_visit(PurgeWorker *worker);
 extern void ttl_docs_abandon_visit(PurgeWorker *worker, bool got_sigterm);
 
+/* leave.c */
+extern void ttl_docs_have_workers_leave(Oid database);
+
 /* worker.c */
 #define PURGE_WORKER_FUNCTION	"ttl_docs_worker_main"
 extern PGDLLEXPORT void ttl_docs_worker_main(Datum arg);

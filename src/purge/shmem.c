@@ -115,8 +115,7 @@ ttl_docs_shared_hash(const char *name, Size keysize, Size entrysize, long max)
 
 	ctl.keysize = keysize;
 	ctl.entrysize = entrysize;
-	return ShmemInitHash(name, max, max, &ctl,
-						 HASH_ELEM | HASH_BLOBS | HASH_FIXED_SIZE);
+	return compat_ShmemInitHash(name, max, &ctl, HASH_ELEM | HASH_BLOBS);
 }
 
 /*

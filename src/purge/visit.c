@@ -376,6 +376,9 @@ end_visit(int tables_left)
  * The worker exits in the middle of a visit.  The progress of its passes is
  * unknown, so they begin from the start.  The table of the current step may be the
  * cause, so its next visit is later than that of the others.
+ *
+ * Since PostgreSQL 19, core sends SIGTERM to a worker if a command needs the
+ * database.  Then the next visit is as soon as after a visit that was completed.
  */
 void
 ttl_docs_abandon_visit(PurgeWorker *worker, bool got_sigterm)
@@ -408,7 +411,9 @@ ttl_docs_abandon_visit(PurgeWorker *worker, bool got_sigterm)
 	database->visited = ttl_docs_elapsed();
 	database->has_more = false;
 	database->tables_left = 0;
-	database->failures++;
+	/* a command that needs the database may have ended the worker: no failure */
+	if (!COMPAT_CORE_ENDS_WORKERS || !got_sigterm || worker->was_ended)
+		database->failures++;
 	LWLockRelease(ttl_docs_purge_shared->lock);
 	/* the worker may not have listed all tables */
 	pg_atomic_write_u32(&database->must_list, 1);

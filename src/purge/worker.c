@@ -70,7 +70,7 @@ static void
 record_sigterm_and_die(SIGNAL_ARGS)
 {
 	got_sigterm = true;
-	die(postgres_signal_arg);
+	compat_die();
 }
 
 /* Takes over the entry of this worker.  False if the launcher has given up. */

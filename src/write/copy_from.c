@@ -136,6 +136,8 @@ ttl_docs_refuse_copy_without_trigger(Node *parsetree)
 	if (!IsA(parsetree, CopyStmt) || !stmt->is_from || stmt->relation == NULL)
 		return;
 	relid = RangeVarGetRelid(stmt->relation, AccessShareLock, true);
+	if (OidIsValid(relid))
+		ttl_docs_require_parent_triggers(relid);
 	if (OidIsValid(relid) && ttl_docs_lookup_collection(relid, &collection))
 	{
 		ttl_docs_require_trigger(relid, &collection);

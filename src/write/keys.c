@@ -157,8 +157,8 @@ open_probe(KeyProbe *probe, Relation rel)
 		TupleDesc	tupdesc = CreateTupleDescCopyConstr(RelationGetDescr(rel));
 
 		probe->estate = CreateExecutorState();
-		probe->scratch = MakeTupleTableSlot(tupdesc, &TTSOpsHeapTuple);
-		probe->found_row = MakeTupleTableSlot(tupdesc, table_slot_callbacks(rel));
+		probe->scratch = compat_MakeTupleTableSlot(tupdesc, &TTSOpsHeapTuple);
+		probe->found_row = compat_MakeTupleTableSlot(tupdesc, table_slot_callbacks(rel));
 	}
 	MemoryContextSwitchTo(caller);
 }

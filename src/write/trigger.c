@@ -31,6 +31,9 @@
  *
  * COPY FROM avoids the trigger if possible (copy_from.c).
  *
+ * On PostgreSQL 19, the same function is that of the parent trigger, which is an
+ * AFTER trigger of child tables (parent_check.c).
+ *
  * The trigger keeps its state for a table (WriteState) in fn_extra until the
  * query ends.  The settings cannot change before that.  Other sessions would
  * need a lock that conflicts with the query's lock, and the same session
@@ -74,6 +77,11 @@ ttl_docs_write_document(PG_FUNCTION_ARGS)
 	HeapTuple	result;
 
 	ttl_docs_require_preload();
+	if (CALLED_AS_TRIGGER(fcinfo) && ttl_docs_is_parent_check(trigdata))
+	{
+		ttl_docs_check_parent(trigdata);
+		return PointerGetDatum(NULL);
+	}
 	if (!CALLED_AS_TRIGGER(fcinfo) ||
 		!TRIGGER_FIRED_BEFORE(trigdata->tg_event) ||
 		!TRIGGER_FIRED_FOR_ROW(trigdata->tg_event))

@@ -161,7 +161,5 @@ ttl_docs_warn_of_ttl_column(const DocumentWriter *writer, int32 sent)
 bool
 ttl_docs_replication_writes(void)
 {
-	return IsLogicalWorker() ||
-		(replorigin_session_origin != InvalidRepOriginId &&
-		 replorigin_session_origin != DoNotReplicateId);
+	return IsLogicalWorker() || compat_has_origin();
 }

@@ -8,6 +8,8 @@
 #ifndef TTL_DOCS_WRITE_INTERNAL_H
 #define TTL_DOCS_WRITE_INTERNAL_H
 
+#include "commands/trigger.h"
+
 #include "purge/notify.h"
 #include "write/write.h"
 
@@ -34,6 +36,10 @@ extern HeapTuple ttl_docs_keep_replicated_stamp(DocumentWriter *writer, Relation
 												HeapTuple tuple, HeapTuple oldtuple);
 extern void ttl_docs_stamp_values(DocumentWriter *writer, Relation rel,
 								  Datum *values, bool *isnull);
+
+/* parent_check.c */
+extern bool ttl_docs_is_parent_check(const TriggerData *trigdata);
+extern void ttl_docs_check_parent(TriggerData *trigdata);
 
 /* late_write.c */
 extern void ttl_docs_report_late_write(Oid relid);

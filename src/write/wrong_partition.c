@@ -65,12 +65,11 @@ static bool
 may_be_target(Oid relid)
 {
 	const PlannedStmt *stmt = ttl_docs_running_stmt();
-	ListCell   *lc;
 
 	if (stmt == NULL)
 		return true;			/* COPY, or replication */
-	foreach(lc, stmt->resultRelations)
-		if (rt_fetch(lfirst_int(lc), stmt->rtable)->relid == relid)
+	for (int rti = 1; rti <= list_length(stmt->rtable); rti++)
+		if (compat_is_target(stmt, rti) && rt_fetch(rti, stmt->rtable)->relid == relid)
 			return true;
 	return false;
 }

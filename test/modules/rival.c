@@ -28,6 +28,8 @@
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
 
+#include "../../src/compat.h"
+
 PG_MODULE_MAGIC;
 
 void		_PG_init(void);
@@ -54,8 +56,7 @@ static planner_hook_type next_planner_hook = NULL;
 static set_rel_pathlist_hook_type next_set_rel_pathlist_hook = NULL;
 static object_access_hook_type next_object_access_hook = NULL;
 
-static PlannedStmt *plan_alone(Query *parse, const char *query_string,
-							   int cursorOptions, ParamListInfo boundParams);
+static PlannedStmt *plan_alone(COMPAT_PLANNER_PARAMS);
 static void change_paths(PlannerInfo *root, RelOptInfo *rel, Index rti,
 						 RangeTblEntry *rte);
 static void refuse_truncate(ObjectAccessType access, Oid classId, Oid objectId,
@@ -110,12 +111,11 @@ _PG_init(void)
 }
 
 static PlannedStmt *
-plan_alone(Query *parse, const char *query_string, int cursorOptions,
-		   ParamListInfo boundParams)
+plan_alone(COMPAT_PLANNER_PARAMS)
 {
 	if (next_planner_hook && !plans_alone)
-		return next_planner_hook(parse, query_string, cursorOptions, boundParams);
-	return standard_planner(parse, query_string, cursorOptions, boundParams);
+		return next_planner_hook(COMPAT_PLANNER_ARGS);
+	return standard_planner(COMPAT_PLANNER_ARGS);
 }
 
 static void

@@ -143,6 +143,7 @@ d	{}	p
 \.
 SELECT id, parent FROM tree ORDER BY 1;
 -- The same in a function that a query calls, for a row that this function wrote
+ALTER TABLE tree DROP CONSTRAINT tree_parent_fkey;
 CREATE FUNCTION write_and_copy() RETURNS text LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO tree VALUES ('f', '{"ttl": 10}');

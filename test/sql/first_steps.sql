@@ -14,6 +14,10 @@ BEGIN
     RETURN 'done';
 EXCEPTION WHEN OTHERS THEN
     GET STACKED DIAGNOSTICS detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT;
+    -- core's hint has another text since 19
+    IF sqlstate IN ('42883', '42725') THEN
+        RETURN sqlstate || ': ' || sqlerrm;
+    END IF;
     RETURN concat_ws(E'\n', sqlstate || ': ' || sqlerrm, nullif(detail, ''), nullif(hint, ''));
 END $$;
 -- Runs the command in the hint of an error, and returns the command.

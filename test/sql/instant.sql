@@ -55,7 +55,7 @@ RESET ttl_docs.clock_offset;
 CREATE FUNCTION outer_volatile() RETURNS text VOLATILE LANGUAGE plpgsql AS $$
 DECLARE seen text;
 BEGIN
-	SELECT count_stable() || ' then ' || travel(2) || ' then ' || count_stable() INTO seen;
+	SELECT count_stable() || ' then ' || travel(2) || ' then ' || count_stable() INTO seen FROM generate_series(1, 1);
 	RETURN seen || ' next ' || count_stable();
 END $$;
 SELECT outer_volatile();

@@ -60,7 +60,7 @@ SELECT look('SELECT n FROM par_docs ORDER BY filler, n LIMIT 1');
 SET enable_mergejoin = off;
 SET enable_nestloop = off;
 SELECT look('SELECT count(*) FROM par_docs AS a JOIN par_docs AS b ON a.n = b.h');
-SELECT look('SELECT count(*), count(b.n) FROM par_plain AS a LEFT JOIN par_docs AS b USING (n)');
+SELECT look('SELECT count(*), count(b.n) FROM par_plain AS a LEFT JOIN par_docs AS b ON b.n = a.n AND b.h + 0 < 100');
 SELECT look('SELECT count(*) FROM par_plain AS a WHERE NOT EXISTS (SELECT FROM par_docs AS b WHERE a.n = b.n)');
 RESET enable_mergejoin;
 RESET enable_nestloop;

@@ -100,14 +100,23 @@ $old->safe_psql(
 	CREATE TABLE app.orders_1 PARTITION OF app.orders FOR VALUES FROM (0) TO (10);
 	SELECT ttl_docs.adopt('app.orders', -1);
 	CREATE TABLE app.bills (customer int REFERENCES app.customers);
+	CREATE TABLE app.items (id int PRIMARY KEY, doc jsonb);
+	SELECT ttl_docs.adopt('app.items', 1800);
+	CREATE TABLE app.notes (item int REFERENCES app.items, customer int REFERENCES app.customers_1);
+	CREATE TABLE app.archived_notes (item int REFERENCES app.items) PARTITION BY LIST (item);
+	CREATE TABLE app.archived_notes_1 PARTITION OF app.archived_notes DEFAULT;
 	RESET ROLE;
 	SET ttl_docs.clock_offset = '-2h';
 	INSERT INTO app.customers VALUES (1, '{}'), (2, '{}'), (11, '{"ttl": 5}'), (12, '{"ttl": 5}');
 	INSERT INTO app.orders VALUES (1, 1, '{}'), (2, 11, '{}'), (3, 2, '{"ttl": 5}');
 	INSERT INTO app.bills VALUES (2), (12);
+	INSERT INTO app.items VALUES (1, '{}');
 	RESET ttl_docs.clock_offset;
 	INSERT INTO app.customers VALUES (3, '{}'), (13, '{"ttl": -1}');
 	INSERT INTO app.orders VALUES (4, 3, '{}'), (5, 13, '{"ttl": 3000}');
+	INSERT INTO app.items VALUES (2, '{}');
+	INSERT INTO app.notes VALUES (2, 3);
+	INSERT INTO app.archived_notes VALUES (2);
 	-- tables of the sample, too; a partition has another owner than its root
 	ALTER TABLE parts OWNER TO app;
 	ALTER TABLE parts_1 OWNER TO app;
@@ -162,6 +171,19 @@ for ([ copied => () ], [ linked => '--link' ])
 		'20|101|120', "$how: expired documents are hidden");
 	is($new->safe_psql('source', "SET ttl_docs.show_expired = $_; $app_rows"),
 		$app_before{$_}, "$how: tables of other owners are the same with show_expired = $_") for qw(off on);
+
+	# No foreign key references an expired document.  The parents are a table, a partition and a partitioned table.
+	for my $child ('app.notes (item)', 'app.notes (customer)', 'app.archived_notes (item)', 'app.bills (customer)')
+	{
+		like(error_of($new, 'source', "INSERT INTO $child VALUES (1)"), qr/violates foreign key constraint/,
+			"$how: no child of an expired parent in $child");
+	}
+	is($new->safe_psql('source', 'BEGIN; INSERT INTO app.notes VALUES (2, 3); INSERT INTO app.archived_notes VALUES (2) RETURNING item; ROLLBACK'),
+		'2', "$how: children of live parents");
+	is($new->safe_psql('source', q{
+			SELECT count(*) FROM pg_trigger AS t JOIN pg_class AS c ON c.oid = t.tgrelid
+			 WHERE tgname LIKE 'RI_ConstraintTrigger_b_%' AND relnamespace = 'app'::regnamespace}),
+		$new->pg_version->major >= 19 ? '3' : '0', "$how: the triggers of the foreign keys");
 
 	# Workers purge as soon as the purge is on.
 	$new->safe_psql('postgres', "ALTER DATABASE $_ RESET ttl_docs.purge") for qw(source postgres);

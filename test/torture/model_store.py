@@ -232,6 +232,7 @@ class Store:
         self.clock = 0
         self.number = 0                     # of the last commit
         self.restrict_violation = RESTRICT_VIOLATION if server_version >= 180000 else FOREIGN_KEY_VIOLATION
+        self.has_parent_triggers = server_version >= 190000    # on child tables of collections
 
     # ---- Transactions ----
 

@@ -146,7 +146,7 @@ class World(Store):
             self.defer(transaction, child.name, kind, subject)
         elif kind == 'child':
             self.check_parent(transaction, child, subject)
-        else:
+        elif kind == 'parent':
             self.restrict(transaction, child, subject, FOREIGN_KEY_VIOLATION)
 
     @staticmethod
@@ -171,6 +171,8 @@ class World(Store):
         if kind == 'orphan':
             raise Refused(FOREIGN_KEY_VIOLATION)
         child = self.tables[constraint]
+        if kind == 'unchanged':
+            return              # the trigger of ttl_docs is deferred, and then finds nothing to do
         if kind == 'child':
             if subject.xmax is not transaction:
                 self.check_parent(transaction, child, subject)
@@ -327,6 +329,8 @@ class World(Store):
         for old, new in changes:
             if table.parent is not None and self.needs_check(transaction, old, new):
                 self.check_or_defer(transaction, table, 'child', new)
+            elif table.parent is not None and self.has_parent_triggers and table.parent.partitions == 0:
+                self.check_or_defer(transaction, table, 'unchanged', new)
             if old is not None and old.values['id'] != new.values['id']:
                 for child in table.children:
                     self.check_or_defer(transaction, child, 'parent', old.values['id'])
@@ -386,7 +390,7 @@ class World(Store):
 
     def has_pending_check(self, transaction, table):
         """Is a foreign key check of the table deferred to the end of the transaction?"""
-        return any((kind == 'child' and constraint == table.name) or
+        return any((kind in ('child', 'unchanged') and constraint == table.name) or
                    (kind == 'parent' and self.tables[constraint].parent is table)
                    for constraint, kind, _ in transaction.deferred)
 
