@@ -22,7 +22,7 @@ trap 'exit 143' TERM HUP
 unpack() {
 	local package=$1
 	say "fetching $package"
-	(cd "$UNPACKED" && apt-get -qq download "$package" && dpkg-deb -x "$package"_*.deb .) ||
+	(cd "$UNPACKED" && apt-get -qq -o APT::Sandbox::User=root download "$package" && dpkg-deb -x "$package"_*.deb .) ||
 		die "could not fetch $package; install it, or start apt-get update as root and try again"
 }
 
@@ -33,7 +33,7 @@ for package in "${PACKAGES[@]}"; do
 	command -v apt-get >/dev/null || die "there is no $package on the PATH, and only Debian and Ubuntu can fetch it here"
 	if [[ -z $UNPACKED ]]; then
 		UNPACKED=$(mktemp -d "${TMPDIR:-/tmp}/ttl_docs-monitoring.XXXXXX") || die "could not create a directory"
-		# The user of the server runs the programs, and apt-get downloads as its own user.
+		# The user of the server runs the programs.
 		chmod 755 "$UNPACKED"
 		[[ -n $(apt-cache show "$package" 2>/dev/null) ]] || require_apt || die "there are no package lists"
 	fi

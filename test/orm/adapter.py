@@ -45,14 +45,21 @@ class Adapter:
     def stop(self):
         self.process.stdin.close()
         self.process.stdout.close()
-        self.process.wait(timeout=30)
+        try:
+            self.process.wait(timeout=30)
+        except subprocess.TimeoutExpired:
+            # A transaction that a failed test has left open keeps some libraries from ending.
+            self.process.kill()
+            self.process.wait()
 
 
 def as_superuser(*commands):
-    """Run commands of SQL, each in its own transaction, and return the output of the last one."""
+    """Run commands of SQL, each in its own transaction, and return the lines of their output."""
     options = [option for command in commands for option in ("-c", command)]
     psql = ["psql", "-U", "postgres", "-XqAt", "-v", "ON_ERROR_STOP=1", *options]
-    return subprocess.run(psql, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()
+    # A failed test may have left a transaction open, which locks the tables.
+    environment = {**os.environ, "PGOPTIONS": "-c lock_timeout=20s"}
+    return subprocess.run(psql, env=environment, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()
 
 
 def set_clock(seconds):

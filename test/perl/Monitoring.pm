@@ -7,7 +7,7 @@
 #	stop_monitoring();
 #
 # The programs come from the PATH: test/monitoring.sh fetches them.  They listen on free ports of
-# 127.0.0.1.  Prometheus scrapes and evaluates the rules every second.
+# 127.0.0.1.  Prometheus scrapes every three seconds, and evaluates the rules every second.
 package Monitoring;
 
 use strict;
@@ -111,7 +111,7 @@ sub start_prometheus
         labels: {instance: '$_'}) } sort keys %exporters;
 	append_to_file(
 		"$directory/prometheus.yml", qq{
-global: {scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s}
+global: {scrape_interval: 3s, scrape_timeout: 3s, evaluation_interval: 1s}
 rule_files: ['$rules']
 scrape_configs:
   - job_name: ttl_docs
@@ -244,7 +244,7 @@ sub returns_series
 			sub {
 				my $instant = ask($prometheus, 'query', query => $query);
 				my $range =
-				  ask($prometheus, 'query_range', query => $query, start => time - 60, end => time, step => 1);
+				  ask($prometheus, 'query_range', query => $query, start => time - 120, end => time, step => 1);
 				return @{ $instant->{result} } && @{ $range->{result} };
 			});
 		ok($found, "dashboard: $panel->{title}, query $target->{refId}") or diag($query);
@@ -256,7 +256,7 @@ sub returns_series
 sub with_variables
 {
 	my ($query) = @_;
-	my %value = ('$__rate_interval' => '10s', map { ('$' . $_->{name} => '.*') } @{ dashboard()->{templating}{list} });
+	my %value = ('$__rate_interval' => '30s', map { ('$' . $_->{name} => '.*') } @{ dashboard()->{templating}{list} });
 	$query =~ s/(\$\w+)/$value{$1} \/\/ die "$1 is not a variable of the dashboard"/ge;
 	return $query;
 }
