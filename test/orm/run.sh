@@ -32,7 +32,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/../env.sh"
 readonly TIME_LIMIT=${TEST_TIME_LIMIT:-600}
 readonly CALLERS_HOME=$HOME
 # The last lines of the test runners, which are printed after "ok".
-readonly COUNTS='^ *\(== .*\|Ran [0-9]* tests\|[0-9]* runs, \|[#ℹ] pass [0-9]\)'
+readonly COUNTS='^ *\(== [A-Za-z.-]*$\|Ran [0-9]* tests\|[0-9]* runs, \|[#ℹ] pass [0-9]\)'
 # Number of lines printed of the log of an application that failed.
 readonly SHOWN_LINES=200
 
