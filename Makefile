@@ -21,7 +21,7 @@ EXTRA_CLEAN = test-results .built-for
 
 # These goals find or install a PostgreSQL by themselves.  They have to work on a machine
 # without pg_config.
-SCRIPT_GOALS = deps test torture test-orm lint sanitize matrix bench bench-quick deb demo demo-stop demo-recording help
+SCRIPT_GOALS = deps test torture test-orm test-monitoring lint sanitize matrix bench bench-quick deb demo demo-stop demo-recording help
 
 ifneq ($(or $(if $(MAKECMDGOALS),,all),$(filter-out $(SCRIPT_GOALS),$(MAKECMDGOALS))),)
 
@@ -68,7 +68,7 @@ $(OBJS) $(OBJS:.o=.bc): $(wildcard src/*.h src/*/*.h) .built-for
 
 endif
 
-.PHONY: deps test torture test-orm lint sanitize matrix bench bench-quick deb demo demo-stop demo-recording help
+.PHONY: deps test torture test-orm test-monitoring lint sanitize matrix bench bench-quick deb demo demo-stop demo-recording help
 
 deps:
 	@FOR='$(FOR)' test/deps.sh
@@ -85,6 +85,9 @@ torture:
 
 test-orm:
 	@test/orm/run.sh
+
+test-monitoring:
+	@test/monitoring.sh
 
 lint:
 	@test/lint.sh
@@ -125,6 +128,8 @@ help:
 	@echo 'make torture    run random histories, random queries, crashes, a soak and a fuzzer for hours'
 	@echo 'make test-orm   run applications with ORMs on a private server; fetches packages from Debian'
 	@echo '                and npm.  TESTS="name ..." runs only these applications'
+	@echo 'make test-monitoring  run contrib/monitoring with Prometheus and its exporter, which it fetches from'
+	@echo '                Debian into a temporary directory'
 	@echo 'make lint       check the source: compilers, exported symbols, cppcheck, clang-tidy, shellcheck'
 	@echo 'make sanitize   run tests with AddressSanitizer and UBSan; takes some minutes.'
 	@echo '                VALGRIND=yes runs a few tests with the server under valgrind instead'

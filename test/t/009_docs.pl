@@ -29,7 +29,7 @@ use TtlServer;
 
 my @files = (qw(README.md CONTRIBUTING.md SECURITY.md), sort glob('docs/*.md'));
 # These have links, but no examples.
-my @other_files = qw(CHANGELOG.md src/README.md bench/RESULTS.md);
+my @other_files = qw(CHANGELOG.md src/README.md bench/RESULTS.md contrib/monitoring/README.md);
 my %programs = map { $_ => 1 } qw(python ruby typescript javascript ini);
 my %not_executed = map { $_ => 1 } qw(sh text dockerfile json yaml csharp sql-citus);
 
