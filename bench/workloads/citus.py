@@ -29,7 +29,8 @@ citus.enable_statistics_collection = off
 citus.max_cached_conns_per_worker = 8
 """ % SHARDS
 TABLES = ('docs', 'plain')
-COUNTED_ROWS = 5000     # documents of the purge under callgrind, which makes servers slow
+COUNTED_ROWS = 2000     # documents of the purge under callgrind, which makes servers slow
+COUNTED_FUNCTION = 'ttl_docs_run_batch'         # without the starts of workers, whose number depends on time
 
 
 class Cluster:
@@ -81,7 +82,7 @@ def measure(bench):
     spread(bench, cluster)
     cluster.stop()
     if bench.has_program('valgrind'):
-        bench.table('Instructions of the purge workers of a node, for %s expired documents in all'
+        bench.table('Instructions of the purge batches of a node, for %s expired documents in all'
                     % format(COUNTED_ROWS, ','),
                     ('worker nodes with shards', 'instructions of a node, millions', 'of all nodes, millions'),
                     [instructions(bench, count) for count in NODES])
@@ -162,7 +163,8 @@ def purge(bench, cluster, count):
 def instructions(bench, count):
     """Purges a collection on worker nodes that run under callgrind.  Returns a row of the table."""
     cluster = Cluster(bench, count, 'counted%d_' % count,
-                      'valgrind --tool=callgrind --callgrind-out-file=%s/calls.%%p' % bench.arguments.scratch,
+                      'valgrind --tool=callgrind --toggle-collect=%s --callgrind-out-file=%s/calls.%%p'
+                      % (COUNTED_FUNCTION, bench.arguments.scratch),
                       'log_min_messages = debug1\n')
     make_docs(cluster.coordinator, COUNTED_ROWS, age=LONG_AGO)
     cluster.distribute('docs')
