@@ -159,7 +159,11 @@ label_table(Oid relid, CollectionSettings settings)
 		ttl_docs_create_trigger(relid, true);
 }
 
-/* The lock that a change of settings needs; the same as in settings.c. */
+/*
+ * The lock that a change of settings needs; the same as in settings.c.  For a
+ * change of indexing, the shell is locked with ACCESS EXCLUSIVE, and Citus locks
+ * the shards when it drops their indexes.
+ */
 static LOCKMODE
 lock_for_change(const CollectionSettings *before, const CollectionSettings *after)
 {
