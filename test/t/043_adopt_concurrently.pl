@@ -123,7 +123,7 @@ sub others_work
 		INSERT INTO t (id, doc, changed, n) VALUES (100001, '{"ttl": 777}', now(), 1), (100002, '{}', now(), 1);
 		UPDATE t SET doc = '{"ttl": 778}', n = 1 WHERE id = 100002;
 		DELETE FROM t WHERE id = 100001;
-	} x 1);
+	});
 	is($result, '', "$name: others read and write");
 	return;
 }
@@ -172,8 +172,8 @@ like(error('ALTER TABLE t DROP COLUMN changed'), qr/ERROR:  cannot drop or chang
 	'the column "last_modified" cannot be dropped');
 like(error(q{INSERT INTO t VALUES (21, '{"ttl": 0}')}), qr/ERROR:  invalid "ttl" in a document of "t": 0/,
 	'an invalid ttl is refused');
-sql('ALTER TABLE t RENAME COLUMN changed TO modified; ALTER TABLE t RENAME TO t2; ALTER TABLE t2 ADD COLUMN late int DEFAULT 5');
-$session->query_safe('COMMIT');
+$session->query_safe($_)
+  for ('ALTER TABLE t RENAME COLUMN changed TO modified', 'ALTER TABLE t RENAME TO t2', 'ALTER TABLE t2 ADD COLUMN late int DEFAULT 5', 'COMMIT');
 $session->quit;
 adoption_ends();
 sql('ALTER TABLE t2 RENAME TO t; ALTER TABLE t RENAME COLUMN modified TO changed');
@@ -183,18 +183,15 @@ is_adopted('renamed');
 half_adopt();
 $session = hold('BEGIN', 'UPDATE t SET n = 2 WHERE id = 2');
 adopt_until('waiting for busy rows');
-my $cluster = hold('SELECT 1');
-$session->query_safe('COMMIT; CLUSTER t USING t_pkey');
+$session->query_safe($_) for ('CLUSTER t USING t_pkey', 'COMMIT');
 $session->quit;
-$cluster->quit;
 adoption_ends();
 is_adopted('rewritten');
 
 half_adopt();
 $session = hold('BEGIN', 'UPDATE t SET n = 2 WHERE id = 2');
 adopt_until('waiting for busy rows');
-$session->query_safe('DROP TABLE t', 'COMMIT');
-$session->query_safe('COMMIT');
+$session->query_safe($_) for ('DROP TABLE t', 'COMMIT');
 $session->quit;
 like(adoption_ends(), qr/ERROR:  relation with OID \d+ does not exist/, 'the table was dropped');
 
@@ -203,7 +200,7 @@ half_adopt();
 sql('ALTER TABLE t OWNER TO first');
 $session = hold('BEGIN', 'UPDATE t SET n = 2 WHERE id = 2');
 adopt_until('waiting for busy rows', 'SET ROLE first');
-sql('ALTER TABLE t OWNER TO second');
+$session->query_safe($_) for ('ALTER TABLE t OWNER TO second', 'COMMIT');
 like(adoption_ends(), qr/ERROR:  must be owner of table t/, 'the owner has changed');
 $session->quit;
 is(sql(q{SELECT mode FROM ttl_docs.collections}), 'off', 'the table is still a collection with TTL off');
@@ -216,7 +213,7 @@ $session = hold(@{ $holders{'waiting for a lock'} });
 adopt_until('waiting for a lock');
 is(error(q{SET lock_timeout = '20s'; SELECT count(*) FROM t; UPDATE t SET n = 1 WHERE id = 1}), '',
 	'nobody else waits while the adoption waits for a lock') for 1 .. 10;
-$node->poll_query_until('postgres', 'SELECT true') until $adoption{err} =~ /waiting for transactions/ || !$adoption{run}->pumpable || !$adoption{run}->pump;
+$adoption{run}->pump until $adoption{err} =~ /waiting for transactions/ || !$adoption{run}->pumpable;
 like($adoption{err}, qr/NOTICE:  waiting for transactions that use "t": \d+/, 'a notice names the process');
 $session->quit;
 adoption_ends();
