@@ -12,6 +12,7 @@ use lib "$FindBin::RealBin/../perl";
 use IPC::Run;
 use PostgreSQL::Test::Utils;
 use Test::More;
+use Torture;
 use TtlServer;
 
 my $node = start_server('main', q{
@@ -337,6 +338,18 @@ sql($call);
 ok(count_log($node, qr/canceling autovacuum task/, $offset) > 0, 'autovacuum yields');
 reload_with($node, 'autovacuum = off');
 is_adopted('autovacuum');
+
+# ---- Interruptions at random moments ----
+
+# test/torture/adoptions.py adopts and releases a table while sessions write to it, and checks each row.
+my ($python) = grep { system("$_ -c 'import psycopg2' >/dev/null 2>&1") == 0 } '/usr/bin/python3', 'python3';
+SKIP:
+{
+	skip 'Python 3 with psycopg2 is not installed', 2 unless $python;
+	sql('DROP TABLE t; ALTER DATABASE postgres SET ttl_docs.adopt_pause = 5');
+	ok(run_on($node, $python, 'test/torture/adoptions.py', '--seed', $_, '--seconds', torture() ? 3600 : 10),
+		"adoptions that are interrupted under load, seed $_") for 1, 2;
+}
 
 no_assertion_failed($node);
 $node->stop;

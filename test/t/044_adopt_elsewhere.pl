@@ -99,7 +99,7 @@ for my $server ($primary, $subscriber)
 }
 sql(q{INSERT INTO t SELECT i, CASE WHEN i % 2 = 0 THEN '{"ttl": 5000}' ELSE '{}' END::jsonb, now() - interval '10 minutes' FROM generate_series(1, 100) AS i});
 sql('CREATE PUBLICATION p FOR TABLE t');
-$subscriber->safe_psql('postgres', "CREATE SUBSCRIPTION s CONNECTION '" . $primary->connstr('postgres') . "' PUBLICATION p");
+$subscriber->safe_psql('postgres', "CREATE SUBSCRIPTION s CONNECTION '" . $primary->connstr . " dbname=postgres' PUBLICATION p");
 $subscriber->poll_query_until('postgres', q{SELECT bool_and(srsubstate = 'r') FROM pg_subscription_rel});
 $subscriber->safe_psql('postgres', q{CALL ttl_docs.adopt_concurrently('t', NULL)});
 my $notices = error_of($primary, 'postgres', $call);
@@ -146,7 +146,7 @@ is(sql(q{SELECT string_agg(relid || ' ' || coalesce(bool_and::text, 'no index'),
 is(sql(q{SELECT count(*) FROM t WHERE _ttl IS DISTINCT FROM (doc ->> 'ttl')::int OR id < 400 AND _ts <> changed}), '0', 'all rows are right');
 is(sql(q{SELECT mode, hint ~ 'not completely adopted' FROM ttl_docs.collections WHERE collection = 't3'::regclass}), 'off|t',
 	'the detached partition is a collection that is not completely adopted');
-sql(q{CALL ttl_docs.adopt_concurrently('t3', 6000, last_modified => 'changed'); });
+sql(q{CALL ttl_docs.adopt_concurrently('t3', 6000, last_modified => 'changed')});
 sql('ALTER TABLE t ATTACH PARTITION t3 FOR VALUES FROM (200) TO (300)');
 is(sql(q{SELECT count(*), count(*) FILTER (WHERE _ts = changed) FROM t3}), '100|100', 'its adoption is completed by itself');
 
