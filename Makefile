@@ -79,7 +79,7 @@ test:
 # The same tests as in "make test", for hours instead of seconds.
 torture: export PG_TEST_TORTURE = yes
 torture: export TEST_TIME_LIMIT ?= 10800
-torture: export TESTS ?= 011_model 012_queries 013_crash 014_soak 022_fuzz
+torture: export TESTS ?= 011_model 012_queries 013_crash 014_soak 022_fuzz 043_adopt_concurrently
 torture:
 	@test/run.sh
 

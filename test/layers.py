@@ -23,7 +23,7 @@ BELOW = {
     "write": ["core", "collection", "access"],
     "purge": ["core", "collection", "access", "write"],
     "online": ["core", "collection", "access", "write", "purge"],
-    "document": ["core", "collection", "access", "write", "purge"],
+    "document": ["core", "collection", "access", "write", "purge", "online"],
     "citus": ["core", "collection", "access", "write", "purge"],
 }
 QUESTIONS = "citus/citus.h"

@@ -166,6 +166,9 @@ label_table(Oid relid, CollectionSettings settings)
  * purge would delete documents in the old shards that have been copied, and
  * their triggers would fire again in the new shards.  Writes of sessions on
  * other nodes would be lost.
+ *
+ * For a change of indexing, the shell is locked with ACCESS EXCLUSIVE, and Citus
+ * locks the shards when it drops their indexes.
  */
 static LOCKMODE
 lock_for_change(const CollectionSettings *before, const CollectionSettings *after)

@@ -13,6 +13,9 @@
  * 3. ALTER INDEX ... ATTACH PARTITION for each partition.  The index of the
  *	  root becomes valid with the last one.
  *
+ * If the last partition without an attached index is detached or dropped in
+ * between, core leaves the index of its parent invalid.  Then we make it valid.
+ *
  * Steps 1 and 3 need strong locks, but are quick (brief_lock.c).  If a partition
  * is created or attached after step 1, core builds its index.
  * Partitions that are detached or dropped meanwhile do not matter.  We repeat
@@ -25,11 +28,19 @@
  */
 #include "postgres.h"
 
+#include "access/htup_details.h"
 #include "access/table.h"
+#include "catalog/indexing.h"
+#include "catalog/partition.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_index.h"
 #include "catalog/pg_inherits.h"
+#include "storage/lmgr.h"
+#include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
+#include "utils/snapmgr.h"
+#include "utils/syscache.h"
 
 #include "online/online_internal.h"
 
@@ -38,6 +49,7 @@ typedef struct IndexStep
 {
 	Oid			relid;			/* the table */
 	IndexingMode indexing;
+	Oid			parent;			/* the partitioned table; or InvalidOid */
 	Oid			parent_index;	/* to attach to; or InvalidOid */
 } IndexStep;
 
@@ -45,6 +57,9 @@ static void build_part(Oid relid, Oid parent, IndexingMode indexing);
 static void build_on_table(Oid relid, IndexingMode indexing);
 static void create_on_only(void *arg, BriefLock *lock);
 static void attach(void *arg, BriefLock *lock);
+static void make_valid(void *arg, BriefLock *lock);
+static bool is_whole(Oid relid, Oid index, IndexingMode indexing);
+static List *partitions_of(Oid relid);
 static Oid	any_purge_index(Oid relid, IndexingMode indexing);
 
 /* Builds what is missing of the purge index of a collection. */
@@ -74,18 +89,22 @@ ttl_docs_has_built_purge_index(Oid root, IndexingMode indexing)
 static void
 build_part(Oid relid, Oid parent, IndexingMode indexing)
 {
-	IndexStep	step = {.relid = relid, .indexing = indexing};
+	IndexStep	step = {.relid = relid, .indexing = indexing, .parent = parent};
 	ListCell   *lc;
 
+	if (OidIsValid(parent) && !list_member_oid(partitions_of(parent), relid))
+		return;
 	if (get_rel_relkind(relid) == RELKIND_PARTITIONED_TABLE)
 	{
 		List	   *children;
 
 		ttl_docs_do_briefly(create_on_only, &step, relid);
-		children = find_inheritance_children(relid, NoLock);
+		children = partitions_of(relid);
 		foreach(lc, children)
 			build_part(lfirst_oid(lc), relid, indexing);
 		list_free(children);
+		if (!OidIsValid(find_index(relid, indexing, true)))
+			ttl_docs_do_briefly(make_valid, &step, relid);
 	}
 	else if (get_rel_relkind(relid) == RELKIND_RELATION)
 		build_on_table(relid, indexing);
@@ -126,20 +145,83 @@ create_on_only(void *arg, BriefLock *lock)
 						 ttl_docs_purge_index_definition(step->indexing));
 }
 
-/* Attaches the index of a partition, unless core has done so. */
+/* Attaches the index of a partition, unless core has done so, or it is detached. */
 static void
 attach(void *arg, BriefLock *lock)
 {
 	IndexStep  *step = arg;
-	Oid			index = any_purge_index(step->relid, step->indexing);
+	Oid			index;
 
-	if (!OidIsValid(index) || get_rel_relispartition(index) ||
+	/* keeps the table from being detached */
+	LockRelationOid(step->relid, AccessShareLock);
+	index = any_purge_index(step->relid, step->indexing);
+	if (!OidIsValid(index) || !list_member_oid(partitions_of(step->parent), step->relid) || get_rel_relispartition(index) ||
 		get_rel_name(step->parent_index) == NULL)
 		return;
 	ttl_docs_limit_lock_wait(lock);
 	ttl_docs_run_ddl("ALTER INDEX %s ATTACH PARTITION %s",
 					 ttl_docs_quoted_name(step->parent_index),
 					 ttl_docs_quoted_name(index));
+}
+
+/*
+ * Makes the index of a partitioned table valid if each partition has an index
+ * that is attached to it.  Core does so when an index is attached, but not
+ * when the last partition without an index is detached or dropped.
+ */
+static void
+make_valid(void *arg, BriefLock *lock)
+{
+	IndexStep  *step = arg;
+	Oid			index;
+	Relation	catalog;
+	HeapTuple	tuple;
+
+	/* keeps partitions from being attached and detached */
+	ttl_docs_limit_lock_wait(lock);
+	LockRelationOid(step->relid, ShareUpdateExclusiveLock);
+	index = find_index(step->relid, step->indexing, false);
+	if (!OidIsValid(index) ||
+		OidIsValid(find_index(step->relid, step->indexing, true)) ||
+		!is_whole(step->relid, index, step->indexing))
+		return;
+	catalog = table_open(IndexRelationId, RowExclusiveLock);
+	tuple = SearchSysCacheCopy1(INDEXRELID, ObjectIdGetDatum(index));
+	((Form_pg_index) GETSTRUCT(tuple))->indisvalid = true;
+	CatalogTupleUpdate(catalog, &tuple->t_self, tuple);
+	CacheInvalidateRelcacheByRelid(step->relid);
+	table_close(catalog, RowExclusiveLock);
+}
+
+/* Has each partition a valid index that is attached to this one? */
+static bool
+is_whole(Oid relid, Oid index, IndexingMode indexing)
+{
+	List	   *children = partitions_of(relid);
+	ListCell   *lc;
+
+	foreach(lc, children)
+	{
+		Oid			part = find_index(lfirst_oid(lc), indexing, true);
+
+		if (!OidIsValid(part) || !get_rel_relispartition(part) ||
+			get_partition_parent(part, true) != index)
+			return false;
+	}
+	return true;
+}
+
+/* The partitions of a table, without those that are being detached */
+static List *
+partitions_of(Oid relid)
+{
+	/* without a snapshot, core's list has them, too */
+	bool		pushed = ttl_docs_push_snapshot();
+	List	   *children = find_inheritance_children(relid, NoLock);
+
+	if (pushed)
+		PopActiveSnapshot();
+	return children;
 }
 
 /* Returns a purge index of the table, a valid one if possible. */

@@ -96,6 +96,24 @@ UPDATE p SET doc = '{}' WHERE id = 299;
 CALL ttl_docs.adopt_concurrently('p', 2000000000, last_modified => 'changed');
 SELECT * FROM indexes ORDER BY part::text;
 
+-- The last partition without an attached index goes.  Core leaves the other indexes invalid then.
+SELECT ttl_docs.release('p');
+UPDATE p SET doc = '{"ttl": 0}' WHERE id = 299;
+CALL ttl_docs.adopt_concurrently('p', 2000000000, last_modified => 'changed');
+CREATE INDEX whole ON ONLY p (_slot) WHERE _slot IS NOT NULL;
+DO $$
+DECLARE part text;
+BEGIN
+    FOREACH part IN ARRAY '{p1, p2, p3}'::text[] LOOP
+        EXECUTE format('CREATE INDEX %1$s_part ON %1$s (_slot) WHERE _slot IS NOT NULL; ALTER INDEX whole ATTACH PARTITION %1$s_part', part);
+    END LOOP;
+END $$;
+DROP TABLE p4;
+UPDATE p SET doc = '{}' WHERE id = 299;
+SELECT * FROM indexes ORDER BY part::text;
+CALL ttl_docs.adopt_concurrently('p', 2000000000, last_modified => 'changed');
+SELECT * FROM indexes ORDER BY part::text;
+
 -- A partition by itself
 CREATE TABLE q (id int, doc jsonb) PARTITION BY RANGE (id);
 CREATE TABLE q1 PARTITION OF q FOR VALUES FROM (0) TO (100);

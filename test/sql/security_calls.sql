@@ -89,6 +89,7 @@ INSERT INTO sec_calls VALUES ('ttl_docs.purge(''sec.c'')', true),
     ('ttl_docs.adopt_concurrently(''sec.plain'')', true),
     ('ttl_docs.adopt_concurrently(''sec.plain'', 5::bigint)', true),
     ('ttl_docs.adopt_concurrently(''sec.plain'', interval ''1 day'')', true),
+    ('ttl_docs.set_indexing_concurrently(''sec.c'', ''lazy'')', true),
     ('ttl_docs_internal.purge_shards(''sec.c'', 0, NULL, 1, NULL)', true);
 GRANT SELECT ON sec_calls TO PUBLIC;
 SELECT n.nspname, p.proname

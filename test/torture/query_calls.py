@@ -21,10 +21,10 @@ SCHEMAS = ('ttl_docs', 'ttl_docs_internal')
 # These change something, or only the owner may call them.  Queries that call them have no
 # counterpart in plain tables, but must not show an expired document.
 COMMANDS = {'create_collection', 'drop_collection', 'adopt', 'adopt_concurrently', 'release',
-            'set_default_ttl', 'set_indexing', 'preview', 'create_document', 'replace_document', 'upsert_document', 'patch_document',
-            'delete_document', 'touch_document', 'pause_purge', 'resume_purge', 'set_purge_subscribed',
-            'collection_stats', 'newly_expired', 'node_stats', 'shard_stats', 'purge_shards',
-            'online_progress'}
+            'set_default_ttl', 'set_indexing', 'set_indexing_concurrently', 'preview', 'create_document',
+            'replace_document', 'upsert_document', 'patch_document', 'delete_document', 'touch_document',
+            'pause_purge', 'resume_purge', 'set_purge_subscribed', 'collection_stats', 'newly_expired',
+            'node_stats', 'shard_stats', 'purge_shards', 'online_progress'}
 # Functions that are not called, with the reason.
 EXCLUDED = {'write_document': 'a trigger function, which no query can call',
             'node_clock': 'the clock, so every call has another result'} | {
