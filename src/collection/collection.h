@@ -71,7 +71,6 @@ extern bool ttl_docs_default_ttl_arg(FunctionCallInfo fcinfo, int arg,
 									 int32 *default_ttl);
 
 /* adopt.c */
-extern void ttl_docs_set_ts_default(Oid relid, bool constant);
 extern CollectionSettings ttl_docs_new_settings(bool on, int32 default_ttl,
 												const char *indexing);
 extern void ttl_docs_require_new_collection(Relation rel);
@@ -127,6 +126,9 @@ extern Oid	ttl_docs_find_table(const char *name, bool missing_ok);
 extern Oid	ttl_docs_find_owned(const char *name, bool missing_ok);
 pg_noreturn extern void ttl_docs_report_no_collection(Oid relid);
 pg_noreturn extern void ttl_docs_report_partition(Oid relid, Oid root);
+
+/* column_defaults.c */
+extern void ttl_docs_set_column_defaults(Oid relid, bool constant_ts);
 
 /* partitions.c */
 extern List *ttl_docs_collection_tables(Oid root);
