@@ -24,6 +24,10 @@ TABLES = """
 CREATE TABLE plain (id text PRIMARY KEY, doc jsonb NOT NULL, ts timestamptz);
 INSERT INTO plain SELECT n::text, jsonb_build_object('n', n, 'text', repeat('x', 100)) FROM generate_series(1, %d) AS n;
 VACUUM ANALYZE plain;
+CREATE TABLE indexed (id text PRIMARY KEY, doc jsonb NOT NULL, due bigint DEFAULT 1);
+CREATE INDEX ON indexed (due);
+INSERT INTO indexed (id, doc) SELECT id, doc FROM plain;
+VACUUM ANALYZE indexed;
 """ % ROWS
 DOCS = """
 SELECT ttl_docs.create_collection('docs', %d);
@@ -31,12 +35,16 @@ INSERT INTO docs (id, doc) SELECT id, doc FROM plain;
 VACUUM ANALYZE docs;
 """ % DEFAULT_TTL
 
-# name, statement on a collection, the same on a plain table
+INSERT = "INSERT INTO %s (id, doc) VALUES ('x' || $1, '{\"n\": 1}')"
+PLAIN = 'same table, no TTL'
+INDEXED = 'same table, one more index'
+# name, statement on a collection, and what it is compared with: a name, the statement there, a goal
 ON_COLLECTIONS = (
-    ('SELECT by primary key, prepared', 'SELECT doc FROM docs WHERE id = $1', 'SELECT doc FROM plain WHERE id = $1'),
-    ('INSERT one row', "INSERT INTO docs (id, doc) VALUES ('x' || $1, '{\"n\": 1}')",
-     "INSERT INTO plain (id, doc) VALUES ('x' || $1, '{\"n\": 1}')"),
-    ('touch', 'UPDATE docs SET _ts = DEFAULT WHERE id = $1', 'UPDATE plain SET ts = now() WHERE id = $1'),
+    ('SELECT by primary key, prepared', 'SELECT doc FROM docs WHERE id = $1',
+     ((PLAIN, 'SELECT doc FROM plain WHERE id = $1', None),)),
+    ('INSERT one row', INSERT % 'docs', ((PLAIN, INSERT % 'plain', None), (INDEXED, INSERT % 'indexed', at_most(1.05)))),
+    ('touch', 'UPDATE docs SET _ts = DEFAULT WHERE id = $1',
+     ((PLAIN, 'UPDATE plain SET ts = now() WHERE id = $1', None),)),
 )
 ON_OTHERS = (
     ('SELECT', "SELECT doc FROM plain WHERE id = '%d'"),
@@ -53,12 +61,12 @@ def measure(bench):
     with_library.script(DOCS)
     lines = []
     spent = []
-    for name, ours, theirs in ON_COLLECTIONS:
-        counts = []
-        for statement in (theirs, ours):
-            counts.insert(0, per_statement(with_library, 'EXECUTE q(\'%d\')', 'PREPARE q(text) AS ' + statement))
+    for name, statement, others in ON_COLLECTIONS:
+        ours = prepared_statement(with_library, statement)
         spent += [(name, function, format(count, ',')) for function, count in by_function(with_library)]
-        lines.append(Line(name + ', instructions', 'same table, no TTL', '', *[[count] for count in counts]))
+        for against, other, goal in others:
+            theirs = prepared_statement(with_library, other)
+            lines.append(Line(name + ', instructions', against, '', [ours], [theirs], goal))
     for name, statement in ON_OTHERS:
         counts = [per_statement(server, statement) for server in (with_library, without)]
         lines.append(Line('other tables: %s, planned each time, instructions' % name, 'library not loaded', '',
@@ -78,6 +86,11 @@ def counting_server(bench, name, preload):
     server.calls = os.path.join(bench.arguments.scratch, 'calls.%d')
     server.script(TABLES)
     return server
+
+
+def prepared_statement(server, statement):
+    """Instructions of one execution of a prepared statement."""
+    return per_statement(server, 'EXECUTE q(\'%d\')', 'PREPARE q(text) AS ' + statement)
 
 
 def per_statement(server, statement, prepare=None):

@@ -12,7 +12,7 @@
  *
  *	1. lock the table;
  *	2. hide its trigger, because Citus refuses visible ones;
- *	3. give _ts a constant default (collection/adopt.c);
+ *	3. give _ts a constant default (collection/column_defaults.c);
  *	4. set "citus" and "filling" in the label.
  *
  * Citus copies the label to the new tables, and follow.c creates their
@@ -270,7 +270,7 @@ prepare_table(Oid relid)
 	{
 		ttl_docs_require_propagation(relid);
 		ttl_docs_hide_trigger(relid, true);
-		ttl_docs_set_ts_default(relid, true);
+		ttl_docs_set_column_defaults(relid, true);
 	}
 	ttl_docs_write_label(relid, &settings);
 }
@@ -355,7 +355,7 @@ finish_plain_table(Oid relid, CollectionSettings *settings)
 	ttl_docs_set_label(relid, settings);
 	CommandCounterIncrement();
 	ttl_docs_create_trigger(relid, false);
-	ttl_docs_set_ts_default(relid, false);
+	ttl_docs_set_column_defaults(relid, false);
 }
 
 /* ---- Commands that convert tables ---- */

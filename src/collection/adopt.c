@@ -313,7 +313,7 @@ add_system_columns(Oid relid, const CollectionSettings *settings,
 		ttl_docs_run_ddl("ALTER TABLE %s %s", table, add.data + 2);
 	if (fill.len > 0)
 		ttl_docs_run_ddl("ALTER TABLE %s %s", table, fill.data + 2);
-	ttl_docs_set_ts_default(relid, settings->citus);
+	ttl_docs_set_column_defaults(relid, settings->citus);
 	if (present.ts && settings->citus)
 		require_not_null(relid);
 	else if (present.ts)
@@ -324,23 +324,6 @@ add_system_columns(Oid relid, const CollectionSettings *settings,
 					 table, TTL_DOCS_TTL_COLUMN);
 	ttl_docs_run_ddl("COMMENT ON COLUMN %s.%s IS 'ttl_docs: internal, position in the purge index'",
 					 table, TTL_DOCS_SLOT_COLUMN);
-}
-
-/*
- * Sets the default of _ts.  The trigger replaces every value of _ts, so the
- * default is only needed because the column is NOT NULL.  If Citus manages the
- * table, the default is a constant: Citus does not send a statement to the
- * shards as a whole if it contains a volatile function.  The constant marks
- * rows that the trigger has not seen, such as those of a table that was created
- * with LIKE and is attached later (recompute.c).
- */
-void
-ttl_docs_set_ts_default(Oid relid, bool constant)
-{
-	ttl_docs_run_ddl("ALTER TABLE %s ALTER COLUMN %s SET DEFAULT %s",
-					 ttl_docs_quoted_name(relid), TTL_DOCS_TS_COLUMN,
-					 constant ? "'-infinity'::pg_catalog.timestamptz" :
-					 "pg_catalog.clock_timestamp()");
 }
 
 /*

@@ -52,7 +52,6 @@ extern void ttl_docs_forget_table_settings(Oid relid);
 extern void ttl_docs_require_adoptable(Relation rel);
 
 /* adopt.c */
-extern void ttl_docs_set_ts_default(Oid relid, bool constant);
 
 /* recompute.c */
 extern void ttl_docs_recompute_rows(Oid relid, const Collection *collection);
@@ -70,6 +69,9 @@ extern Relation ttl_docs_open_collection(Oid relid, LOCKMODE lockmode,
 extern Oid	ttl_docs_find_table(const char *name, bool missing_ok);
 extern Oid	ttl_docs_find_owned(const char *name, bool missing_ok);
 pg_noreturn extern void ttl_docs_report_no_collection(Oid relid);
+
+/* column_defaults.c */
+extern void ttl_docs_set_column_defaults(Oid relid, bool constant_ts);
 
 /* partitions.c */
 extern List *ttl_docs_collection_tables(Oid root);

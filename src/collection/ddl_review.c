@@ -174,7 +174,7 @@ review_restored(Oid relid)
 	if (is_citus || settings.citus)
 		ttl_docs_create_trigger(relid, is_citus);
 	if (is_citus != settings.citus)
-		ttl_docs_set_ts_default(relid, is_citus);
+		ttl_docs_set_column_defaults(relid, is_citus);
 	/* other nodes have other OIDs; zero means "restored" on all of them */
 	if (is_citus && !IsBinaryUpgrade)
 		settings.origin_relation = InvalidOid;

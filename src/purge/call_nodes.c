@@ -375,6 +375,7 @@ parse_position(const char *text, PassPosition *position)
 	{
 		position->next[range].slot = slots[range];
 		ItemPointerSet(&position->next[range].tid, blocks[range], offsets[range]);
+		position->next[range].leaf = 0;
 	}
 	position->next_block = next_block;
 	ItemPointerSet(&position->next_row, blocks[RANGE_COUNT], offsets[RANGE_COUNT]);

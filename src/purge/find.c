@@ -11,9 +11,10 @@
  * read as well, and some of its documents are live.  The batch judges each of them
  * (batch.c).
  *
- * A search that ends within a slot keeps the position of the next entry.  The next
- * search reads that slot again from its beginning and skips the entries before the
- * position: entries of a slot are in the order of their rows.
+ * A search that ends within a slot keeps the position of the next entry.  Entries of
+ * a slot are in the order of their rows.  The next search begins at the page that has
+ * the entry (leaf_reader.c).  If it cannot, it reads the slot again from its
+ * beginning, and skips the entries before the position.
  *
  * A BRIN index gives ranges of blocks.  Their rows are read and judged at once,
  * because most of them are live.  BRIN has no order, and does not show the next due
@@ -59,7 +60,9 @@
 /* A scan of one of the two ranges of a btree */
 typedef struct RangeScan
 {
-	IndexScanDesc scan;
+	SlotRange	which;
+	IndexScanDesc scan;			/* NULL if leaf is set */
+	LeafReader *leaf;			/* NULL if scan is set */
 	PurgePosition from;			/* where it began */
 	int64		upper;			/* the last slot that can have expired */
 	bool		has_entry;		/* false at the end of the range */
@@ -79,6 +82,9 @@ static void begin_range(RangeScan *range, SlotRange which, Relation rel,
 						Relation index, const PurgeProgress *progress,
 						int32 default_ttl);
 static void next_entry(RangeScan *range, int32 default_ttl);
+static bool next_in_scan(RangeScan *range);
+static bool next_in_leaf(RangeScan *range);
+static void end_range(RangeScan *range);
 static RangeScan *earlier_range(RangeScan *ranges);
 static bool time_is_up(int64 deadline, int64 entries);
 static void find_in_brin(Relation rel, Relation index,
@@ -149,7 +155,7 @@ find_in_btree(Relation rel, Relation index, const Collection *collection,
 		if (range->has_entry && range->entry.slot > range->upper && settings->on)
 			found->next_due = Min(found->next_due, range->due);
 		found->has_read_many |= range->entries >= ENTRIES_PER_CHECK;
-		index_endscan(range->scan);
+		end_range(range);
 	}
 }
 
@@ -184,6 +190,7 @@ take_candidates(RangeScan *ranges, int max, Candidates *found)
 		}
 		found->end[which].slot = Max(range->from.slot, range->upper + 1);
 		ItemPointerSet(&found->end[which].tid, 0, 0);
+		found->end[which].leaf = 0;
 	}
 }
 
@@ -231,8 +238,16 @@ begin_range(RangeScan *range, SlotRange which, Relation rel, Relation index,
 {
 	ScanKeyData keys[2];
 
+	range->which = which;
 	range->entries = 0;
 	range->from = progress->next[which];
+	range->scan = NULL;
+	range->leaf = ttl_docs_begin_leaf(index, &range->from);
+	if (range->leaf != NULL)
+	{
+		next_entry(range, default_ttl);
+		return;
+	}
 	ttl_docs_slot_scan_keys(keys, which, range->from.slot, SLOT_INVALID - 1);
 	range->scan = compat_index_beginscan(rel, index, GetActiveSnapshot(),
 										 lengthof(keys));
@@ -245,6 +260,14 @@ begin_range(RangeScan *range, SlotRange which, Relation rel, Relation index,
 static void
 next_entry(RangeScan *range, int32 default_ttl)
 {
+	range->has_entry = range->leaf != NULL ? next_in_leaf(range) : next_in_scan(range);
+	if (range->has_entry)
+		range->due = ttl_docs_slot_due(range->entry.slot, default_ttl);
+}
+
+static bool
+next_in_scan(RangeScan *range)
+{
 	ItemPointer tid;
 	bool		isnull;
 
@@ -252,17 +275,35 @@ next_entry(RangeScan *range, int32 default_ttl)
 	{
 		CHECK_FOR_INTERRUPTS();
 		tid = index_getnext_tid(range->scan, ForwardScanDirection);
-		range->has_entry = tid != NULL;
 		if (tid == NULL)
-			return;
+			return false;
 		range->entries++;
 		range->entry.slot = DatumGetInt64(index_getattr(range->scan->xs_itup, 1,
 														range->scan->xs_itupdesc,
 														&isnull));
 		range->entry.tid = *tid;
-	} while (range->entry.slot == range->from.slot &&
-			 ItemPointerCompare(&range->entry.tid, &range->from.tid) < 0);
-	range->due = ttl_docs_slot_due(range->entry.slot, default_ttl);
+	} while (ttl_docs_compare_positions(&range->entry, &range->from) < 0);
+	range->entry.leaf = ttl_docs_leaf_of_scan(range->scan);
+	return true;
+}
+
+/* An index scan ends with the range, but the pages of the index do not. */
+static bool
+next_in_leaf(RangeScan *range)
+{
+	range->entries++;
+	return ttl_docs_next_in_leaf(range->leaf, &range->entry) &&
+		ttl_docs_slot_range(range->entry.slot) == range->which &&
+		range->entry.slot < SLOT_INVALID;
+}
+
+static void
+end_range(RangeScan *range)
+{
+	if (range->scan != NULL)
+		index_endscan(range->scan);
+	else
+		pfree(range->leaf);
 }
 
 /* The range whose next entry is due first; NULL if no entry has expired. */

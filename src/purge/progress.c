@@ -45,7 +45,6 @@
 #define MAX_UNDELETABLE_DELAY	(3600 * USECS_PER_SEC)
 #define MAX_LAZY_DELAY			(60 * USECS_PER_SEC)
 
-static int	compare_positions(const PurgePosition *a, const PurgePosition *b);
 static void leave(PurgeProgress *progress, const Candidate *candidate);
 static void leave_in_trouble(PurgeProgress *progress, const Candidate *candidate,
 							 TimestampTz clock);
@@ -54,8 +53,9 @@ static bool is_revisiting(const PurgeProgress *progress);
 static bool is_revisiting_range(const PurgeProgress *progress, SlotRange range);
 static void begin_revisit(PurgeProgress *progress);
 
-static int
-compare_positions(const PurgePosition *a, const PurgePosition *b)
+/* Compares the places of two positions in the index. */
+int
+ttl_docs_compare_positions(const PurgePosition *a, const PurgePosition *b)
 {
 	if (a->slot != b->slot)
 		return a->slot < b->slot ? -1 : 1;
@@ -130,6 +130,7 @@ ttl_docs_rewind_progress(PurgeProgress *progress, TimestampTz due)
 			continue;
 		progress->next[range].slot = slot;
 		ItemPointerSet(&progress->next[range].tid, 0, 0);
+		progress->next[range].leaf = 0;
 		meets_left |= left->has_position[range] && slot <= left->last[range].slot;
 	}
 	if (meets_left)
@@ -200,15 +201,15 @@ leave(PurgeProgress *progress, const Candidate *candidate)
 {
 	LeftDocuments *left = &progress->left;
 	SlotRange	range = ttl_docs_slot_range(candidate->slot);
-	PurgePosition position = {candidate->slot, candidate->tid};
+	PurgePosition position = {candidate->slot, candidate->tid, 0};
 
 	if (candidate->slot == NO_SLOT)
 		return;					/* found by a BRIN index */
 	if (!left->has_position[range] ||
-		compare_positions(&position, &left->first[range]) < 0)
+		ttl_docs_compare_positions(&position, &left->first[range]) < 0)
 		left->first[range] = position;
 	if (!left->has_position[range] ||
-		compare_positions(&position, &left->last[range]) > 0)
+		ttl_docs_compare_positions(&position, &left->last[range]) > 0)
 		left->last[range] = position;
 	left->has_position[range] = true;
 }
@@ -271,7 +272,7 @@ static bool
 is_revisiting_range(const PurgeProgress *progress, SlotRange range)
 {
 	return progress->left.has_revisit_end[range] &&
-		compare_positions(&progress->next[range],
+		ttl_docs_compare_positions(&progress->next[range],
 						  &progress->left.revisit_end[range]) <= 0;
 }
 
@@ -314,10 +315,10 @@ begin_revisit(PurgeProgress *progress)
 		if (!left->has_position[range])
 			continue;
 		if (!is_revisiting_range(progress, range) ||
-			compare_positions(&left->last[range], &left->revisit_end[range]) > 0)
+			ttl_docs_compare_positions(&left->last[range], &left->revisit_end[range]) > 0)
 			left->revisit_end[range] = left->last[range];
 		left->has_revisit_end[range] = true;
-		if (compare_positions(&left->first[range], &progress->next[range]) < 0)
+		if (ttl_docs_compare_positions(&left->first[range], &progress->next[range]) < 0)
 			progress->next[range] = left->first[range];
 		left->has_position[range] = false;
 	}

@@ -88,6 +88,8 @@ typedef struct PurgePosition
 {
 	int64		slot;
 	ItemPointerData tid;
+	BlockNumber leaf;			/* a page of a btree that may have this entry; 0 =
+								 * unknown (leaf_reader.c) */
 } PurgePosition;
 
 /*
@@ -463,6 +465,7 @@ extern void ttl_docs_close_target(PurgeTarget *target);
 /* progress.c */
 typedef struct Candidate Candidate;
 
+extern int	ttl_docs_compare_positions(const PurgePosition *a, const PurgePosition *b);
 extern void ttl_docs_reset_progress(PurgeProgress *progress,
 									const PurgeTarget *target, TimestampTz clock);
 extern bool ttl_docs_progress_is_valid(const PurgeProgress *progress,
@@ -535,6 +538,12 @@ extern void ttl_docs_find_candidates(const PurgeTarget *target,
 									 const PurgeProgress *progress,
 									 TimestampTz clock, TimestampTz ahead, int max,
 									 bool count, Candidates *found);
+
+/* leaf_reader.c */
+typedef struct LeafReader LeafReader;
+extern BlockNumber ttl_docs_leaf_of_scan(struct IndexScanDescData *scan);
+extern LeafReader *ttl_docs_begin_leaf(Relation index, const PurgePosition *from);
+extern bool ttl_docs_next_in_leaf(LeafReader *reader, PurgePosition *entry);
 
 /* batch.c */
 typedef struct PurgeBatch

@@ -45,24 +45,24 @@
 
 static void require_types(Relation rel, const Collection *collection);
 static bool has_type(Relation rel, AttrNumber attno, Oid type);
-static void read_new_ttl(DocumentWriter *writer, Relation rel, HeapTuple tuple,
+static void read_new_ttl(DocumentWriter *writer, Relation rel, const NewRow *row,
 						 const Stamp *old, Stamp *stamp);
 static void read_replicated_ttl(DocumentWriter *writer, Relation rel,
-								HeapTuple tuple, HeapTuple oldtuple,
+								const NewRow *row, HeapTuple oldtuple,
 								const Stamp *old, Stamp *stamp);
 static bool rejects_ttl(const DocumentWriter *writer, const Stamp *stamp);
-static Datum get_document(DocumentWriter *writer, Relation rel, HeapTuple tuple,
-						  bool *isnull);
-static bool same_document(DocumentWriter *writer, Relation rel, HeapTuple a,
-						  HeapTuple b);
+static Datum get_document(const DocumentWriter *writer, Relation rel,
+						  const NewRow *row, bool *isnull);
+static bool same_document(const DocumentWriter *writer, Relation rel,
+						  const NewRow *row, HeapTuple oldtuple);
 static void warn_of_ttl(DocumentWriter *writer, const Stamp *sent,
 						const Stamp *old, const Stamp *stamp);
-static bool has_ts(const DocumentWriter *writer, Relation rel, HeapTuple tuple);
+static Stamp sent_stamp(const DocumentWriter *writer, Relation rel, const NewRow *row);
+static bool has_ts(const DocumentWriter *writer, Relation rel, const NewRow *row);
 static int64 complete_stamp(DocumentWriter *writer, Stamp *stamp);
 static int64 slot_of(const DocumentWriter *writer, const Stamp *stamp);
 static HeapTuple announce_and_stamp(DocumentWriter *writer, Relation rel,
-									HeapTuple tuple, const Stamp *stamp,
-									int64 slot);
+									NewRow *row, const Stamp *stamp, int64 slot);
 
 /*
  * Prepares to write documents to a table.  The current memory context must
@@ -148,21 +148,20 @@ has_type(Relation rel, AttrNumber attno, Oid type)
  * stamp; both are NULL for an INSERT.
  */
 HeapTuple
-ttl_docs_stamp_tuple(DocumentWriter *writer, Relation rel, HeapTuple tuple,
-					 HeapTuple oldtuple, const Stamp *old)
+ttl_docs_stamp_row(DocumentWriter *writer, Relation rel, NewRow *row,
+				   HeapTuple oldtuple, const Stamp *old)
 {
 	bool		isnull;
-	Datum		ttl = heap_getattr(tuple, writer->collection.ttl, RelationGetDescr(rel),
-								   &isnull);
+	Datum		ttl = ttl_docs_row_value(row, rel, writer->collection.ttl, &isnull);
 	/* the _ts that the client sent does not matter */
 	Stamp		sent = ttl_docs_make_stamp((Datum) 0, true, ttl, isnull);
 	Stamp		stamp;
 
-	read_new_ttl(writer, rel, tuple,
-				 oldtuple != NULL && same_document(writer, rel, tuple, oldtuple) ?
+	read_new_ttl(writer, rel, row,
+				 oldtuple != NULL && same_document(writer, rel, row, oldtuple) ?
 				 old : NULL, &stamp);
 	warn_of_ttl(writer, &sent, old, &stamp);
-	return announce_and_stamp(writer, rel, tuple, &stamp,
+	return announce_and_stamp(writer, rel, row, &stamp,
 							  complete_stamp(writer, &stamp));
 }
 
@@ -172,7 +171,7 @@ ttl_docs_stamp_tuple(DocumentWriter *writer, Relation rel, HeapTuple tuple,
  * the stamp of the old row; otherwise "old" is NULL.
  */
 static void
-read_new_ttl(DocumentWriter *writer, Relation rel, HeapTuple tuple,
+read_new_ttl(DocumentWriter *writer, Relation rel, const NewRow *row,
 			 const Stamp *old, Stamp *stamp)
 {
 	TupleDesc	tupdesc = RelationGetDescr(rel);
@@ -187,13 +186,13 @@ read_new_ttl(DocumentWriter *writer, Relation rel, HeapTuple tuple,
 		*stamp = *old;
 		return;
 	}
-	doc = get_document(writer, rel, tuple, &doc_isnull);
+	doc = get_document(writer, rel, row, &doc_isnull);
 	ttl_docs_read_ttl(doc, doc_isnull, stamp, &found);
 	if (!rejects_ttl(writer, stamp))
 		return;
 	values = palloc(tupdesc->natts * sizeof(Datum));
 	isnull = palloc(tupdesc->natts * sizeof(bool));
-	heap_deform_tuple(tuple, tupdesc, values, isnull);
+	heap_deform_tuple(row->tuple, tupdesc, values, isnull);
 	ttl_docs_report_invalid_ttl(rel, values, isnull, &found);
 }
 
@@ -206,9 +205,10 @@ rejects_ttl(const DocumentWriter *writer, const Stamp *stamp)
 }
 
 static Datum
-get_document(DocumentWriter *writer, Relation rel, HeapTuple tuple, bool *isnull)
+get_document(const DocumentWriter *writer, Relation rel, const NewRow *row,
+			 bool *isnull)
 {
-	return heap_getattr(tuple, writer->collection.doc, RelationGetDescr(rel), isnull);
+	return ttl_docs_row_value(row, rel, writer->collection.doc, isnull);
 }
 
 /*
@@ -217,16 +217,18 @@ get_document(DocumentWriter *writer, Relation rel, HeapTuple tuple, bool *isnull
  * toasted.
  */
 static bool
-same_document(DocumentWriter *writer, Relation rel, HeapTuple a, HeapTuple b)
+same_document(const DocumentWriter *writer, Relation rel, const NewRow *row,
+			  HeapTuple oldtuple)
 {
-	bool		a_isnull;
-	bool		b_isnull;
-	Datum		a_doc = get_document(writer, rel, a, &a_isnull);
-	Datum		b_doc = get_document(writer, rel, b, &b_isnull);
+	bool		isnull;
+	bool		old_isnull;
+	Datum		doc = get_document(writer, rel, row, &isnull);
+	Datum		old_doc = heap_getattr(oldtuple, writer->collection.doc,
+									   RelationGetDescr(rel), &old_isnull);
 
-	if (a_isnull || b_isnull)
-		return a_isnull && b_isnull;
-	return datumIsEqual(a_doc, b_doc, false, -1);
+	if (isnull || old_isnull)
+		return isnull && old_isnull;
+	return datumIsEqual(doc, old_doc, false, -1);
 }
 
 /*
@@ -265,19 +267,14 @@ slot_of(const DocumentWriter *writer, const Stamp *stamp)
 
 /* Announces the row to the purge; returns it with its system columns set. */
 static HeapTuple
-announce_and_stamp(DocumentWriter *writer, Relation rel, HeapTuple tuple,
+announce_and_stamp(DocumentWriter *writer, Relation rel, NewRow *row,
 				   const Stamp *stamp, int64 slot)
 {
 	const Collection *collection = &writer->collection;
-	int			columns[3] = {collection->ts, collection->ttl, collection->slot};
-	Datum		values[3] = {TimestampTzGetDatum(stamp->ts),
-		Int32GetDatum(stamp->ttl), Int64GetDatum(slot)};
-	bool		nulls[3] = {false, stamp->inherits, slot == NO_SLOT};
 
 	ttl_docs_announce_document(&writer->announced, writer->relid, collection, stamp,
 							   slot);
-	return heap_modify_tuple_by_cols(tuple, RelationGetDescr(rel), 3, columns,
-									 values, nulls);
+	return ttl_docs_set_system_columns(row, rel, collection, stamp, slot);
 }
 
 /* Stamps a row of COPY FROM, which is an array of values and no tuple yet. */
@@ -314,52 +311,66 @@ ttl_docs_stamp_values(DocumentWriter *writer, Relation rel, Datum *values,
 
 /* Stamps a row of a restore.  Keeps _ts, or uses the clock if _ts is NULL. */
 HeapTuple
-ttl_docs_keep_restored_stamp(DocumentWriter *writer, Relation rel, HeapTuple tuple)
+ttl_docs_keep_restored_stamp(DocumentWriter *writer, Relation rel, NewRow *row)
 {
-	Stamp		sent = ttl_docs_tuple_stamp(&writer->collection, tuple,
-											RelationGetDescr(rel));
+	Stamp		sent = sent_stamp(writer, rel, row);
 	Stamp		stamp;
 
-	read_new_ttl(writer, rel, tuple, NULL, &stamp);
-	stamp.ts = has_ts(writer, rel, tuple) ? sent.ts : writer->clock;
-	return announce_and_stamp(writer, rel, tuple, &stamp, slot_of(writer, &stamp));
+	read_new_ttl(writer, rel, row, NULL, &stamp);
+	stamp.ts = has_ts(writer, rel, row) ? sent.ts : writer->clock;
+	return announce_and_stamp(writer, rel, row, &stamp, slot_of(writer, &stamp));
+}
+
+/* The stamp that the row has brought. */
+static Stamp
+sent_stamp(const DocumentWriter *writer, Relation rel, const NewRow *row)
+{
+	bool		ts_isnull;
+	bool		ttl_isnull;
+	Datum		ts = ttl_docs_row_value(row, rel, writer->collection.ts, &ts_isnull);
+	Datum		ttl = ttl_docs_row_value(row, rel, writer->collection.ttl, &ttl_isnull);
+
+	return ttl_docs_make_stamp(ts, ts_isnull, ttl, ttl_isnull);
 }
 
 static bool
-has_ts(const DocumentWriter *writer, Relation rel, HeapTuple tuple)
+has_ts(const DocumentWriter *writer, Relation rel, const NewRow *row)
 {
-	return !heap_attisnull(tuple, writer->collection.ts, RelationGetDescr(rel));
+	bool		isnull;
+
+	(void) ttl_docs_row_value(row, rel, writer->collection.ts, &isnull);
+	return !isnull;
 }
 
 /* Stamps a row of replication, by the rules in the header of this file. */
 HeapTuple
 ttl_docs_keep_replicated_stamp(DocumentWriter *writer, Relation rel,
-							   HeapTuple tuple, HeapTuple oldtuple)
+							   NewRow *row, HeapTuple oldtuple)
 {
-	TupleDesc	tupdesc = RelationGetDescr(rel);
-	Stamp		stamp = ttl_docs_tuple_stamp(&writer->collection, tuple, tupdesc);
+	Stamp		stamp = sent_stamp(writer, rel, row);
 	Stamp		old;
 	Datum		sent_slot;
 	bool		isnull;
 	int64		slot;
 
 	if (oldtuple != NULL)
-		old = ttl_docs_tuple_stamp(&writer->collection, oldtuple, tupdesc);
-	read_replicated_ttl(writer, rel, tuple, oldtuple,
+		old = ttl_docs_tuple_stamp(&writer->collection, oldtuple,
+								   RelationGetDescr(rel));
+	read_replicated_ttl(writer, rel, row, oldtuple,
 						oldtuple != NULL ? &old : NULL, &stamp);
-	if (oldtuple != NULL && has_ts(writer, rel, tuple) && stamp.ts == old.ts &&
+	if (oldtuple != NULL && has_ts(writer, rel, row) && stamp.ts == old.ts &&
 		ttl_docs_replication_writes())
-		return announce_and_stamp(writer, rel, tuple, &stamp,
+		return announce_and_stamp(writer, rel, row, &stamp,
 								  complete_stamp(writer, &stamp));
 
-	if (!has_ts(writer, rel, tuple))
+	if (!has_ts(writer, rel, row))
 		stamp.ts = writer->clock;
 	slot = slot_of(writer, &stamp);
-	sent_slot = heap_getattr(tuple, writer->collection.slot, tupdesc, &isnull);
+	sent_slot = ttl_docs_row_value(row, rel, writer->collection.slot, &isnull);
 	if (stamp.inherits && slot != NO_SLOT && !isnull &&
 		ttl_docs_may_be_slot(&stamp, DatumGetInt64(sent_slot)))
 		slot = DatumGetInt64(sent_slot);
-	return announce_and_stamp(writer, rel, tuple, &stamp, slot);
+	return announce_and_stamp(writer, rel, row, &stamp, slot);
 }
 
 /*
@@ -370,7 +381,7 @@ ttl_docs_keep_replicated_stamp(DocumentWriter *writer, Relation rel,
  * nothing, because the publisher's value comes from the document.
  */
 static void
-read_replicated_ttl(DocumentWriter *writer, Relation rel, HeapTuple tuple,
+read_replicated_ttl(DocumentWriter *writer, Relation rel, const NewRow *row,
 					HeapTuple oldtuple, const Stamp *old, Stamp *stamp)
 {
 	bool		is_sent = !stamp->inherits;
@@ -380,9 +391,9 @@ read_replicated_ttl(DocumentWriter *writer, Relation rel, HeapTuple tuple,
 
 	if (old != NULL)
 		is_sent = stamp->inherits != old->inherits || stamp->ttl != old->ttl ||
-			same_document(writer, rel, tuple, oldtuple);
+			same_document(writer, rel, row, oldtuple);
 	if (is_sent)
 		return;
-	doc = get_document(writer, rel, tuple, &isnull);
+	doc = get_document(writer, rel, row, &isnull);
 	ttl_docs_read_ttl(doc, isnull, stamp, &found);
 }

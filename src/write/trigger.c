@@ -135,15 +135,17 @@ before_insert(WriteState *state, TriggerData *trigdata)
 	DocumentWriter *writer = &state->writer;
 	Relation	rel = trigdata->tg_relation;
 	HeapTuple	tuple = trigdata->tg_trigtuple;
+	NewRow		row;
 
 	if (state->partition != NULL)
 		ttl_docs_check_partition(state->partition, tuple);
+	ttl_docs_begin_row(&row, &writer->collection, tuple, trigdata->tg_trigslot);
 	if (in_replica_role())
-		tuple = ttl_docs_keep_replicated_stamp(writer, rel, tuple, NULL);
+		tuple = ttl_docs_keep_replicated_stamp(writer, rel, &row, NULL);
 	else if (state->is_restore)
-		tuple = ttl_docs_keep_restored_stamp(writer, rel, tuple);
+		tuple = ttl_docs_keep_restored_stamp(writer, rel, &row);
 	else
-		tuple = ttl_docs_stamp_tuple(writer, rel, tuple, NULL, NULL);
+		tuple = ttl_docs_stamp_row(writer, rel, &row, NULL, NULL);
 	ttl_docs_free_keys(writer->keys, rel, tuple, NULL, writer->clock);
 	return tuple;
 }
@@ -154,10 +156,13 @@ before_update(WriteState *state, TriggerData *trigdata)
 	DocumentWriter *writer = &state->writer;
 	Relation	rel = trigdata->tg_relation;
 	HeapTuple	oldtuple = trigdata->tg_trigtuple;
-	HeapTuple	tuple = trigdata->tg_newtuple;
+	HeapTuple	tuple;
+	NewRow		row;
 
+	ttl_docs_begin_row(&row, &writer->collection, trigdata->tg_newtuple,
+					   trigdata->tg_newslot);
 	if (in_replica_role())
-		tuple = ttl_docs_keep_replicated_stamp(writer, rel, tuple, oldtuple);
+		tuple = ttl_docs_keep_replicated_stamp(writer, rel, &row, oldtuple);
 	else
 	{
 		Stamp		old = ttl_docs_tuple_stamp(&writer->collection, oldtuple,
@@ -169,7 +174,7 @@ before_update(WriteState *state, TriggerData *trigdata)
 				ttl_docs_report_late_write(RelationGetRelid(rel));
 			return NULL;
 		}
-		tuple = ttl_docs_stamp_tuple(writer, rel, tuple, oldtuple, &old);
+		tuple = ttl_docs_stamp_row(writer, rel, &row, oldtuple, &old);
 	}
 	ttl_docs_free_keys(writer->keys, rel, tuple, oldtuple, writer->clock);
 	return tuple;

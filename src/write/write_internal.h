@@ -11,6 +11,28 @@
 #include "purge/notify.h"
 #include "write/write.h"
 
+/* new_row.c */
+
+/* The new row of a trigger */
+typedef struct NewRow
+{
+	HeapTuple	tuple;
+	TupleTableSlot *slot;		/* the slot that owns the tuple and has read its
+								 * columns; NULL = the tuple must not be
+								 * changed */
+	/* where the tuple has its system columns; NULL = the column is NULL */
+	char	   *ts;
+	char	   *ttl;
+	char	   *purge_slot;
+} NewRow;
+extern void ttl_docs_begin_row(NewRow *row, const Collection *collection,
+							   HeapTuple tuple, TupleTableSlot *slot);
+extern Datum ttl_docs_row_value(const NewRow *row, Relation rel, AttrNumber attno,
+								bool *isnull);
+extern HeapTuple ttl_docs_set_system_columns(NewRow *row, Relation rel,
+											 const Collection *collection,
+											 const Stamp *stamp, int64 slot);
+
 /* stamp.c */
 
 /* A query that writes documents to a table */
@@ -25,13 +47,12 @@ typedef struct DocumentWriter
 extern bool ttl_docs_keeps_stamps(Oid relid, const Collection *collection);
 extern void ttl_docs_begin_writes(DocumentWriter *writer, Relation rel,
 								  const Collection *collection);
-extern HeapTuple ttl_docs_stamp_tuple(DocumentWriter *writer, Relation rel,
-									  HeapTuple tuple, HeapTuple oldtuple,
-									  const Stamp *old);
+extern HeapTuple ttl_docs_stamp_row(DocumentWriter *writer, Relation rel, NewRow *row,
+									HeapTuple oldtuple, const Stamp *old);
 extern HeapTuple ttl_docs_keep_restored_stamp(DocumentWriter *writer, Relation rel,
-											  HeapTuple tuple);
+											  NewRow *row);
 extern HeapTuple ttl_docs_keep_replicated_stamp(DocumentWriter *writer, Relation rel,
-												HeapTuple tuple, HeapTuple oldtuple);
+												NewRow *row, HeapTuple oldtuple);
 extern void ttl_docs_stamp_values(DocumentWriter *writer, Relation rel,
 								  Datum *values, bool *isnull);
 

@@ -190,7 +190,7 @@ SELECT ttl_docs.adopt('a', 6000, last_modified => 'changed');
 SELECT ttl_docs.adopt('a', 6000);
 SELECT id, _ttl, ttl_docs_internal.slot(_ts, _ttl, 6000) = _slot AS right_slot FROM a ORDER BY id;
 SELECT pieces('a');
-SELECT pg_get_expr(adbin, adrelid) FROM pg_attrdef WHERE adrelid = 'a'::regclass;
+SELECT pg_get_expr(adbin, adrelid) FROM pg_attrdef WHERE adrelid = 'a'::regclass ORDER BY adnum;
 DROP TABLE a;
 -- A row without _ts
 CREATE TABLE a (id int, doc jsonb, _ts timestamptz);

@@ -9,7 +9,7 @@ SECURITY LABEL FOR ttl_docs ON TABLE was_distributed IS
 -- _ts has the usual default.  The purge is held.
 SELECT label FROM pg_seclabel WHERE objoid = 'was_distributed'::regclass;
 SELECT tgname, tgisinternal, tgenabled FROM pg_trigger WHERE tgrelid = 'was_distributed'::regclass;
-SELECT pg_get_expr(adbin, adrelid) FROM pg_attrdef WHERE adrelid = 'was_distributed'::regclass;
+SELECT pg_get_expr(adbin, adrelid) FROM pg_attrdef WHERE adrelid = 'was_distributed'::regclass ORDER BY adnum;
 SELECT holds FROM ttl_docs.collections WHERE collection = 'was_distributed'::regclass;
 -- Clients cannot set _ts, although the label said that Citus was filling the table.
 INSERT INTO was_distributed VALUES ('a', '{}', '2001-01-01') RETURNING _ts > now() - interval '1 minute' AS stamped;

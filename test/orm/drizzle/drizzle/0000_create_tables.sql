@@ -2,26 +2,26 @@ CREATE TABLE "cart_items" (
 	"id" integer PRIMARY KEY GENERATED ALWAYS AS IDENTITY (sequence name "cart_items_id_seq" INCREMENT BY 1 MINVALUE 1 MAXVALUE 2147483647 START WITH 1 CACHE 1),
 	"cart_id" integer NOT NULL,
 	"data" jsonb NOT NULL,
-	"_ts" timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+	"_ts" timestamp with time zone DEFAULT now() NOT NULL,
 	"_ttl" integer,
-	"_slot" bigint
+	"_slot" bigint DEFAULT '1000000000000000'
 );
 --> statement-breakpoint
 CREATE TABLE "carts" (
 	"id" integer PRIMARY KEY GENERATED ALWAYS AS IDENTITY (sequence name "carts_id_seq" INCREMENT BY 1 MINVALUE 1 MAXVALUE 2147483647 START WITH 1 CACHE 1),
 	"data" jsonb NOT NULL,
-	"_ts" timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+	"_ts" timestamp with time zone DEFAULT now() NOT NULL,
 	"_ttl" integer,
-	"_slot" bigint
+	"_slot" bigint DEFAULT '1000000000000000'
 );
 --> statement-breakpoint
 CREATE TABLE "sessions" (
 	"id" uuid PRIMARY KEY DEFAULT gen_random_uuid() NOT NULL,
 	"user_id" integer NOT NULL,
 	"data" jsonb NOT NULL,
-	"_ts" timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+	"_ts" timestamp with time zone DEFAULT now() NOT NULL,
 	"_ttl" integer,
-	"_slot" bigint
+	"_slot" bigint DEFAULT '1000000000000000'
 );
 --> statement-breakpoint
 CREATE TABLE "tokens" (
@@ -29,9 +29,9 @@ CREATE TABLE "tokens" (
 	"code" text NOT NULL,
 	"data" jsonb NOT NULL,
 	"created_at" timestamp with time zone DEFAULT now() NOT NULL,
-	"_ts" timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+	"_ts" timestamp with time zone DEFAULT now() NOT NULL,
 	"_ttl" integer,
-	"_slot" bigint,
+	"_slot" bigint DEFAULT '1000000000000000',
 	CONSTRAINT "tokens_code_unique" UNIQUE("code")
 );
 --> statement-breakpoint

@@ -12,10 +12,10 @@ export type Expiring<Document> = Document & { ttl?: number | null };
  * because `casing: 'snake_case'` would turn _ts into "ts".
  */
 export const ttlColumns = {
-	_ts: timestamp('_ts', { withTimezone: true }).default(sql`clock_timestamp()`).notNull(),
+	_ts: timestamp('_ts', { withTimezone: true }).default(sql`now()`).notNull(),
 	_ttl: integer('_ttl'),
 	// Not a bigint, because JSON.stringify() fails for one; no code calculates with this value.
-	_slot: bigint('_slot', { mode: 'number' }),
+	_slot: bigint('_slot', { mode: 'number' }).default(sql`'1000000000000000'`),
 };
 
 /** The purge index, by which the purge finds expired documents. */

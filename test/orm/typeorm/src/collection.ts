@@ -20,7 +20,7 @@ export abstract class SystemColumns {
 	/** When the document was last written. As this is the "update date", each save() reads it back. */
 	@UpdateDateColumn({
 		type: "timestamptz",
-		default: () => "clock_timestamp()",
+		default: () => "now()",
 		insert: false,
 		update: false,
 		comment: "ttl_docs: when the document was last written",
@@ -40,6 +40,7 @@ export abstract class SystemColumns {
 	@Column({
 		type: "bigint",
 		nullable: true,
+		default: "1000000000000000",
 		insert: false,
 		update: false,
 		select: false,

@@ -75,7 +75,7 @@ test("ttl_docs refuses to rename a system column that is missing in the model to
 		@PrimaryGeneratedColumn("identity") id!: number;
 		@Column("jsonb") doc!: object;
 		@Column("integer") version!: number;
-		@Column({ type: "timestamptz", default: () => "clock_timestamp()" }) _ts!: Date;
+		@Column({ type: "timestamptz", default: () => "now()" }) _ts!: Date;
 		@Column({ type: "integer", nullable: true }) _ttl?: number;
 		@Column({ type: "bigint", nullable: true }) total?: string;
 	}
@@ -120,9 +120,9 @@ test("without the comments of the recipe, TypeORM only wants to remove the comme
 		@PrimaryGeneratedColumn("identity") id!: number;
 		@Column("jsonb") doc!: object;
 		@Column("integer") version!: number;
-		@Column({ type: "timestamptz", default: () => "clock_timestamp()" }) _ts!: Date;
+		@Column({ type: "timestamptz", default: () => "now()" }) _ts!: Date;
 		@Column({ type: "integer", nullable: true }) _ttl?: number;
-		@Column({ type: "bigint", nullable: true }) _slot?: string;
+		@Column({ type: "bigint", nullable: true, default: "1000000000000000" }) _slot?: string;
 	}
 	await inSession(connection({ entities: [UncommentedCart] }), async (session) => {
 		assert.deepEqual(await pendingChanges(session), [
