@@ -49,6 +49,7 @@
 #include "access/xact.h"
 #include "access/xlog.h"
 #include "access/xloginsert.h"
+#include "catalog/catalog.h"
 #include "catalog/objectaccess.h"
 #include "commands/tablecmds.h"
 #include "miscadmin.h"

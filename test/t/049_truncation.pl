@@ -1,9 +1,9 @@
 # Workers truncate a large table all of whose documents have expired.
 #
-# 1. Whatever sessions do, no snapshot loses a document: the purge waits for them.
-# 2. Nobody waits for the purge.
-# 3. Documents are deleted one by one where a truncation would not mean the same.
-# 4. On a standby, older snapshots are cancelled, or the primary waits for them.
+# 1. On a standby, older snapshots are cancelled, or the primary waits for them.
+# 2. Whatever sessions do, no snapshot loses a document: the purge waits for them.
+# 3. Nobody waits for the purge.
+# 4. Documents are deleted one by one where a truncation would not mean the same.
 # 5. A crash right after a truncation.
 #
 # Expired documents are written with a clock that is hours behind.  The clock of the server moves
@@ -126,6 +126,54 @@ sub wait_for_visits
 }
 
 configure('ttl_docs.purge = on');
+
+# ---- A standby ----
+
+# This comes first: later, records of other tables would also cancel old snapshots.
+
+$node->backup('base');
+my $standby = PostgreSQL::Test::Cluster->new('standby');
+$standby->init_from_backup($node, 'base', has_streaming => 1);
+$standby->append_conf('postgresql.conf', "max_standby_streaming_delay = 0\nwal_receiver_status_interval = 1s");
+$standby->start;
+
+# A session of the standby takes a snapshot, and does not use the table.  It shows expired documents, so
+# they need not expire after the snapshot.
+sub standby_session
+{
+	my ($collection) = @_;
+	make_expired($collection);
+	# then no other record cancels the session
+	sql('VACUUM');
+	$node->wait_for_catchup($standby);
+	my $reader = $standby->background_psql('postgres', on_error_stop => 0);
+	$reader->query('SET ttl_docs.show_expired = on; BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1');
+	return $reader;
+}
+
+my $conflicts = q{SELECT confl_snapshot FROM pg_stat_database_conflicts WHERE datname = 'postgres'};
+my $before = $standby->safe_psql('postgres', $conflicts);
+my $reader = standby_session('replayed');
+resume('replayed');
+until_truncated('replayed', 'a standby without feedback');
+$node->wait_for_catchup($standby);
+my $seen = eval { $reader->query('SELECT count(*) FROM replayed') } // '';
+isnt($seen, '0', 'standby: the old snapshot is not answered wrongly');
+is($standby->safe_psql('postgres', $conflicts), $before + 1, 'standby: the session with the old snapshot is cancelled');
+is($standby->safe_psql('postgres', q{SET ttl_docs.show_expired = on; SELECT count(*) FROM replayed}), 0,
+	'standby: a new snapshot finds the table empty');
+eval { $reader->quit };
+
+reload_with($standby, 'hot_standby_feedback = on');
+$reader = standby_session('awaited');
+until_is(q{SELECT count(backend_xmin) FROM pg_stat_replication}, 1, 'the standby sends its feedback');
+resume('awaited');
+until_waiting('awaited', 'a standby with feedback');
+is($reader->query('SELECT count(*) FROM awaited'), $documents, 'standby with feedback: the session sees all documents');
+$reader->query('COMMIT');
+until_truncated('awaited', 'a standby with feedback');
+$reader->quit;
+$standby->stop;
 
 # ---- A truncation ----
 
@@ -487,52 +535,6 @@ resume('aborted');
 $user->query('ROLLBACK');
 until_on_disk('aborted', 0, 'an aborted document');
 $user->quit;
-
-# ---- A standby ----
-
-$node->backup('base');
-my $standby = PostgreSQL::Test::Cluster->new('standby');
-$standby->init_from_backup($node, 'base', has_streaming => 1);
-$standby->append_conf('postgresql.conf', "max_standby_streaming_delay = 0\nwal_receiver_status_interval = 1s");
-$standby->start;
-
-# A session of the standby takes a snapshot, and does not use the table.  It shows expired documents, so
-# they need not expire after the snapshot.
-sub standby_session
-{
-	my ($collection) = @_;
-	make_expired($collection);
-	# then no other record cancels the session
-	sql('VACUUM');
-	$node->wait_for_catchup($standby);
-	my $reader = $standby->background_psql('postgres', on_error_stop => 0);
-	$reader->query('SET ttl_docs.show_expired = on; BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1');
-	return $reader;
-}
-
-my $conflicts = q{SELECT confl_snapshot FROM pg_stat_database_conflicts WHERE datname = 'postgres'};
-my $before = $standby->safe_psql('postgres', $conflicts);
-my $reader = standby_session('replayed');
-resume('replayed');
-until_truncated('replayed', 'a standby without feedback');
-$node->wait_for_catchup($standby);
-my $seen = eval { $reader->query('SELECT count(*) FROM replayed') } // '';
-isnt($seen, '0', 'standby: the old snapshot is not answered wrongly');
-is($standby->safe_psql('postgres', $conflicts), $before + 1, 'standby: the session with the old snapshot is cancelled');
-is($standby->safe_psql('postgres', q{SET ttl_docs.show_expired = on; SELECT count(*) FROM replayed}), 0,
-	'standby: a new snapshot finds the table empty');
-eval { $reader->quit };
-
-reload_with($standby, 'hot_standby_feedback = on');
-$reader = standby_session('awaited');
-until_is(q{SELECT count(backend_xmin) FROM pg_stat_replication}, 1, 'the standby sends its feedback');
-resume('awaited');
-until_waiting('awaited', 'a standby with feedback');
-is($reader->query('SELECT count(*) FROM awaited'), $documents, 'standby with feedback: the session sees all documents');
-$reader->query('COMMIT');
-until_truncated('awaited', 'a standby with feedback');
-$reader->quit;
-$standby->stop;
 
 # ---- A crash ----
 
