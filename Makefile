@@ -79,7 +79,7 @@ test:
 # The same tests as in "make test", for hours instead of seconds.
 torture: export PG_TEST_TORTURE = yes
 torture: export TEST_TIME_LIMIT ?= 10800
-torture: export TESTS ?= 011_model 012_queries 013_crash 014_soak 022_fuzz 043_adopt_concurrently
+torture: export TESTS ?= 011_model 012_queries 013_crash 014_soak 022_fuzz 043_adopt_concurrently 053_patroni
 torture:
 	@test/run.sh
 
@@ -120,12 +120,13 @@ help:
 	@echo 'make            build the extension'
 	@echo 'make install    install it into the PostgreSQL of pg_config'
 	@echo 'make deps       install the missing packages for make test and make demo, and do nothing else.'
-	@echo '                FOR="lint orm" chooses other goals: test lint orm sanitize valgrind bench deb'
-	@echo '                matrix, or all'
+	@echo '                FOR="lint orm" chooses other goals: test torture lint orm sanitize valgrind'
+	@echo '                bench deb matrix, or all'
 	@echo 'make test       run all tests on a private server.  It first prints the number and size of the'
 	@echo '                missing packages and installs them; nothing else in the system changes.'
 	@echo '                TESTS="name ..." runs only these tests'
-	@echo 'make torture    run random histories, random queries, crashes, a soak and a fuzzer for hours'
+	@echo 'make torture    run random histories, random queries, crashes, a soak, a fuzzer and failovers for'
+	@echo '                hours; installs Patroni'
 	@echo 'make test-orm   run applications with ORMs on a private server; fetches packages from Debian'
 	@echo '                and npm.  TESTS="name ..." runs only these applications'
 	@echo 'make test-monitoring  run contrib/monitoring with Prometheus and its exporter, which it fetches from'
@@ -134,7 +135,8 @@ help:
 	@echo 'make sanitize   run tests with AddressSanitizer and UBSan; takes some minutes.'
 	@echo '                VALGRIND=yes runs a few tests with the server under valgrind instead'
 	@echo 'make matrix     run make test in a bare Debian of each release: PostgreSQL 15, 17, 18; then'
-	@echo '                pg_upgrade from 15 to the others; needs root'
+	@echo '                pg_upgrade from 15 to the others; needs root.  SUITES="bookworm/s390x" tests another'
+	@echo '                architecture, with qemu, in an hour or two'
 	@echo 'make bench      compare ttl_docs with what a user would do instead, on private servers;'
 	@echo '                writes bench/RESULTS.md and plots'
 	@echo 'make bench-quick  the same in two minutes; prints the results, writes nothing'

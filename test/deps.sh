@@ -12,7 +12,7 @@ export LC_ALL=C
 # shellcheck source=test/env.sh
 source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 
-readonly GOALS="test lint orm sanitize valgrind bench deb matrix"
+readonly GOALS="test torture lint orm sanitize valgrind bench deb matrix"
 
 goals=()
 for goal in ${FOR:-test}; do

@@ -21,8 +21,11 @@ DEBIAN_POSTGRES=/usr/lib/postgresql
 # This file prevents postgresql-common from creating a cluster "main" that starts at boot.
 readonly NO_CLUSTER_CONF=/etc/postgresql-common/createcluster.d/zz-ttl_docs.conf
 
-# Packages of this name have a service of this name, which starts at boot.
-readonly SERVICES="pgbouncer"
+# Packages of this name have a service of this name, which starts when the package is installed, and at boot.
+readonly SERVICES="pgbouncer patroni"
+
+# Debian's invoke-rc.d asks this program before it starts a service.
+readonly POLICY=/usr/sbin/policy-rc.d
 
 # ---- What is installed ----
 
@@ -87,6 +90,10 @@ have_pgbouncer() {
 	[[ -x /usr/sbin/pgbouncer ]] || command -v pgbouncer >/dev/null
 }
 
+have_patroni() {
+	command -v patroni >/dev/null && /usr/bin/python3 -c 'import pysyncobj' 2>/dev/null
+}
+
 # Succeeds if programs can be built with the sanitizers and run.
 have_sanitizers() {
 	local directory status
@@ -147,6 +154,13 @@ packages_for_test() {
 		[[ -z ${PG_CONFIG:-} || ! -e $("$PG_CONFIG" --sharedir)/extension/pg_partman.control ]]; then
 		useful postgresql-NN-partman
 	fi
+}
+
+# For test/t/053_patroni.pl.  Patroni needs a store that all nodes share.  Its own one, with python3-pysyncobj, runs
+# inside of Patroni.  All others, such as etcd, are servers.
+packages_for_torture() {
+	packages_for_test
+	have_patroni || useful patroni python3-pysyncobj
 }
 
 packages_for_lint() {
@@ -211,6 +225,11 @@ packages_for_deb() {
 
 packages_for_matrix() {
 	command -v debootstrap >/dev/null || need debootstrap debootstrap
+}
+
+# The matrix of other architectures
+packages_for_emulator() {
+	[[ -e /usr/bin/qemu-s390x-static ]] || need "qemu for programs of other processors" qemu-user-static
 }
 
 # ---- Installing ----
@@ -401,14 +420,14 @@ print_size() {
 		-e '/^After this operation, /s/^/    /p'
 }
 
-# Installs packages that are not installed yet.  Leaves no server behind that starts at
+# Installs packages that are not installed yet.  Starts no server, and leaves none behind that starts at
 # boot.  Runs in a subshell, whose traps undo all temporary changes, also after ^C.
 apt_install() {
 	(
-		trap allow_clusters EXIT
+		trap 'allow_clusters; allow_services' EXIT
 		trap 'exit 130' INT
 		trap 'exit 143' TERM HUP
-		forbid_clusters && "${APT_GET[@]}" install -y --no-install-recommends "$@" </dev/null || exit
+		forbid_clusters && forbid_services && "${APT_GET[@]}" install -y --no-install-recommends "$@" </dev/null || exit
 		disable_services "$@"
 	) && hash -r
 }
@@ -435,6 +454,19 @@ allow_clusters() {
 		"${AS_ROOT[@]}" rmdir -p --ignore-fail-on-non-empty "$CREATED_DIRECTORY" 2>/dev/null
 	fi
 	return 0
+}
+
+# Prevents packages from starting services.  A policy of the administrator stays as it is.
+forbid_services() {
+	CREATED_POLICY=
+	[[ ! -e $POLICY ]] || return 0
+	CREATED_POLICY=yes
+	printf '#!/bin/sh\nexit 101\n' | "${AS_ROOT[@]}" tee "$POLICY" >/dev/null &&
+		"${AS_ROOT[@]}" chmod 755 "$POLICY"
+}
+
+allow_services() {
+	[[ -z ${CREATED_POLICY:-} ]] || "${AS_ROOT[@]}" rm -f "$POLICY"
 }
 
 # Stops the services of new packages, and prevents them from starting at boot.

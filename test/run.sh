@@ -267,7 +267,9 @@ trap 'exit 129' HUP
 
 rm -rf "$RESULTS"
 select_tests
-require_packages test
+# "make torture" sets PG_TEST_TORTURE.
+purpose=${PG_TEST_TORTURE:+torture}
+require_packages "${purpose:-test}"
 become_unprivileged
 make_scratch ttl_docs-test.XXXXXX
 private_postgres "-Werror -DUSE_ASSERT_CHECKING ${TEST_COPT:-}"

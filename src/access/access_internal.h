@@ -58,7 +58,7 @@ extern UtilityCommand *ttl_docs_running_command(void);
  * type cannot occur in a query: core reserves the OIDs from 8000 to 9999 for
  * its own development.
  */
-#define INSTANT_PARAM_TYPE	INTERNALOID
+#define INSTANT_PARAM_TYPE	INT8OID
 #define PLAN_MARK_TYPE		9876
 
 /* plan.c */

@@ -531,16 +531,22 @@ take_leaders_instant(LiveQuery *query)
 		set_transaction_instant(query->instant);
 }
 
-/* In the leader: sets the parameter that core sends to the workers. */
+/*
+ * In the leader: sets the parameter that core sends to the workers.  On a
+ * 32-bit machine, the value is a pointer, and must live as long as the query.
+ */
 static void
 send_instant_to_workers(LiveQuery *query)
 {
 	int			param = ttl_docs_instant_param(query->stmt);
+	MemoryContext caller;
 
 	if (param < 0)
 		return;
+	caller = MemoryContextSwitchTo(query->estate->es_query_cxt);
 	query->estate->es_param_exec_vals[param].value = Int64GetDatum(query->instant);
 	query->estate->es_param_exec_vals[param].isnull = false;
+	MemoryContextSwitchTo(caller);
 }
 
 static LiveQuery *

@@ -242,8 +242,6 @@ scans_collection(const PlannedStmt *stmt)
 int
 ttl_docs_instant_param(const PlannedStmt *stmt)
 {
-	StaticAssertStmt(sizeof(Datum) == sizeof(TimestampTz),
-					 "the instant is passed as a Datum");
 	for (int i = list_length(stmt->paramExecTypes) - 1; i > 0; i--)
 		if (list_nth_oid(stmt->paramExecTypes, i) == PLAN_MARK_TYPE)
 			return i - 1;

@@ -527,6 +527,15 @@ set_not_null_as_owner(Oid relid)
 	ttl_docs_become_caller(&before);
 }
 
+/* Returns the argument "adopted" of first_ts(), a bigint, as a timestamptz. */
+static Datum
+adopted_arg(FunctionCallInfo fcinfo)
+{
+	if (PG_ARGISNULL(1))
+		PG_RETURN_NULL();
+	PG_RETURN_TIMESTAMPTZ((TimestampTz) PG_GETARG_INT64(1));
+}
+
 /*
  * first_ts(last_modified timestamptz, adopted bigint): the first _ts of a
  * document that existed when its table was adopted.  "adopted" is the time of
@@ -537,7 +546,7 @@ Datum
 ttl_docs_first_ts_tz(PG_FUNCTION_ARGS)
 {
 	if (PG_ARGISNULL(0) || TIMESTAMP_NOT_FINITE(PG_GETARG_TIMESTAMPTZ(0)))
-		PG_RETURN_TIMESTAMPTZ((TimestampTz) PG_GETARG_INT64(1));
+		return adopted_arg(fcinfo);
 	PG_RETURN_TIMESTAMPTZ(PG_GETARG_TIMESTAMPTZ(0));
 }
 
@@ -549,6 +558,6 @@ Datum
 ttl_docs_first_ts(PG_FUNCTION_ARGS)
 {
 	if (PG_ARGISNULL(0) || TIMESTAMP_NOT_FINITE(PG_GETARG_TIMESTAMP(0)))
-		PG_RETURN_TIMESTAMPTZ((TimestampTz) PG_GETARG_INT64(1));
+		return adopted_arg(fcinfo);
 	PG_RETURN_TIMESTAMPTZ(compat_timestamp_to_tz(PG_GETARG_TIMESTAMP(0)));
 }

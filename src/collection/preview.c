@@ -32,7 +32,7 @@ PG_FUNCTION_INFO_V1(ttl_docs_expires_under);
 #define PREVIEW_EXCERPT		64	/* maximum length of a document as a name */
 
 static void preview_counts(const char *table, const char *live,
-						   const char *expires, Datum *counts);
+						   const char *expires, int64 *counts);
 static Datum preview_examples(Relation rel, const char *doc_column,
 							  const char *live, const char *expires);
 static char *document_name_expression(Relation rel, const char *doc_column);
@@ -52,6 +52,7 @@ ttl_docs_preview(PG_FUNCTION_ARGS)
 	Collection	collection;
 	bool		on;
 	int32		default_ttl;
+	int64		counts[PREVIEW_COUNTS];
 	Datum		values[PREVIEW_COUNTS + 1];
 	bool		nulls[PREVIEW_COUNTS + 1] = {0};
 	char	   *expires;
@@ -79,7 +80,9 @@ ttl_docs_preview(PG_FUNCTION_ARGS)
 	live = psprintf("NOT %s.is_expired(%s::pg_catalog.regclass, %s, %s)",
 					TTL_DOCS_SCHEMA, ttl_docs_quoted_literal(relid),
 					TTL_DOCS_TS_COLUMN, TTL_DOCS_TTL_COLUMN);
-	preview_counts(ttl_docs_quoted_name(relid), live, expires, values);
+	preview_counts(ttl_docs_quoted_name(relid), live, expires, counts);
+	for (int i = 0; i < PREVIEW_COUNTS; i++)
+		values[i] = Int64GetDatum(counts[i]);
 	values[PREVIEW_COUNTS] = preview_examples(rel, NameStr(collection.settings.doc_column),
 											  live, expires);
 	table_close(rel, NoLock);
@@ -93,7 +96,7 @@ ttl_docs_preview(PG_FUNCTION_ARGS)
  */
 static void
 preview_counts(const char *table, const char *live, const char *expires,
-			   Datum *counts)
+			   int64 *counts)
 {
 	char	   *sql;
 
@@ -113,9 +116,9 @@ preview_counts(const char *table, const char *live, const char *expires,
 	{
 		bool		isnull;
 
-		/* bigint is passed by value on all supported platforms */
-		counts[i] = SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc,
-								  i + 1, &isnull);
+		counts[i] = DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0],
+												SPI_tuptable->tupdesc, i + 1,
+												&isnull));
 	}
 	SPI_finish();
 }

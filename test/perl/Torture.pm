@@ -7,7 +7,7 @@ use warnings;
 use Exporter qw(import);
 use Test::More;
 
-our @EXPORT = qw(torture python_or_skip run_on);
+our @EXPORT = qw(torture python_or_skip run_on run_program);
 
 # Is this "make torture"?
 sub torture
@@ -33,12 +33,19 @@ sub run_on
 {
 	my ($node, @command) = @_;
 	# The superuser has the name of the user who runs the test; the program may not know it.
-	local $ENV{PGUSER} = $node->safe_psql('postgres', 'SELECT current_user');
-	local $ENV{PGHOST} = $node->host;
-	local $ENV{PGPORT} = $node->port;
-	local $ENV{PGDATABASE} = 'postgres';
-	local $ENV{PYTHONUNBUFFERED} = 1;
-	local $ENV{PYTHONDONTWRITEBYTECODE} = 1;
+	my %connection = (
+		PGUSER => $node->safe_psql('postgres', 'SELECT current_user'),
+		PGHOST => $node->host,
+		PGPORT => $node->port,
+		PGDATABASE => 'postgres');
+	return run_program(\%connection, @command);
+}
+
+# The same for a program with other environment variables.
+sub run_program
+{
+	my ($environment, @command) = @_;
+	local %ENV = (%ENV, %$environment, PYTHONUNBUFFERED => 1, PYTHONDONTWRITEBYTECODE => 1);
 	note("@command");
 	open my $output, '-|', @command or die "cannot run $command[0]: $!";
 	while (my $line = <$output>)

@@ -164,9 +164,7 @@ RESET row_security;
 SELECT id FROM docs_1;
 -- Only a restore can write to it.
 INSERT INTO docs_1 VALUES (3, '{}');
-COPY docs_1 (id, doc) FROM STDIN;
-3	{}
-\.
+COPY docs_1 (id, doc) FROM PROGRAM 'echo "3	{}"';
 SELECT collection, holds, hint FROM ttl_docs.collections WHERE collection::text NOT LIKE 'pl.%';
 SELECT state FROM ttl_docs.stat_collections WHERE collection = 'docs_1'::regclass;
 CREATE TABLE plain (LIKE docs_1) PARTITION BY RANGE (id);

@@ -133,7 +133,8 @@ END $$;
 --
 SET timezone = 'UTC';
 SET ROLE regress_ttl_sec_stranger;
-SELECT * FROM sec_try_all();
+-- What ttl_interval_recv() says depends on the minor version of PostgreSQL.
+SELECT * FROM sec_try_all() WHERE what !~ 'interval_recv';
 CALL ttl_docs.purge();
 RESET ROLE;
 SELECT sec.state() = :'before' AS unchanged;

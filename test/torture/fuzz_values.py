@@ -92,7 +92,10 @@ def ttl_of(members):
         return None
     if value[0] not in '-0123456789':
         return INVALID
-    number = decimal.Decimal(value)
+    try:
+        number = decimal.Decimal(value)
+    except decimal.InvalidOperation:
+        return INVALID                          # on 32 bits, Python has smaller exponents than the test
     if number == -1:
         return -1
     if 1 <= number <= TTL_MAX and number == number.to_integral_value():
