@@ -254,11 +254,17 @@ typedef bool compat_UpdateIndexes;
 	table_index_fetch_begin(rel, SO_NONE)
 #endif
 
-/* 19 moved the flag for a move to another partition into options */
+/* 19 moved the flag for a move to another partition into options, and gave updates options */
 #if PG_VERSION_NUM < 190000
 #define compat_table_tuple_delete(rel, tid, cid, snapshot, wait, failure) \
 	table_tuple_delete(rel, tid, cid, snapshot, InvalidSnapshot, wait, failure, false)
+#define compat_table_tuple_update(rel, tid, slot, cid, snapshot, wait, failure, lockmode, indexes) \
+	table_tuple_update(rel, tid, slot, cid, snapshot, InvalidSnapshot, wait, failure, \
+					   lockmode, indexes)
 #else
+#define compat_table_tuple_update(rel, tid, slot, cid, snapshot, wait, failure, lockmode, indexes) \
+	table_tuple_update(rel, tid, slot, cid, 0, snapshot, InvalidSnapshot, wait, failure, \
+					   lockmode, indexes)
 #define compat_table_tuple_delete(rel, tid, cid, snapshot, wait, failure) \
 	table_tuple_delete(rel, tid, cid, 0, snapshot, InvalidSnapshot, wait, failure)
 #endif

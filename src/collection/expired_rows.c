@@ -139,7 +139,7 @@ ttl_docs_begin_expired_rows(Relation rel, const Collection *collection)
 	if (!OidIsValid(index))
 	{
 		expired->source = SOURCE_TABLE;
-		expired->table_scan = table_beginscan(rel, expired->snapshot, 0, NULL);
+		expired->table_scan = compat_table_beginscan(rel, expired->snapshot);
 		return expired;
 	}
 	expired->index = index_open(index, AccessShareLock);
@@ -223,7 +223,7 @@ begin_brin(ExpiredRows *expired, Relation rel)
 	expired->blocks = compat_tbm_begin(expired->bitmap);
 	/* offsets begin with 1, so this range has no rows */
 	ItemPointerSet(&none, 0, 0);
-	expired->table_scan = table_beginscan_tidrange(rel, expired->snapshot, &none, &none);
+	expired->table_scan = compat_table_beginscan_tidrange(rel, expired->snapshot, &none, &none);
 }
 
 /* Returns the next expired row, or NULL if there is none. */

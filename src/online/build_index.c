@@ -103,7 +103,7 @@ build_part(Oid relid, Oid parent, IndexingMode indexing)
 		foreach(lc, children)
 			build_part(lfirst_oid(lc), relid, indexing);
 		list_free(children);
-		if (!OidIsValid(find_index(relid, indexing, true)))
+		if (!OidIsValid(ttl_docs_table_purge_index(relid, indexing, INDEX_WHOLE)))
 			ttl_docs_do_briefly(make_valid, &step, relid);
 	}
 	else if (get_rel_relkind(relid) == RELKIND_RELATION)
@@ -180,9 +180,9 @@ make_valid(void *arg, BriefLock *lock)
 	/* keeps partitions from being attached and detached */
 	ttl_docs_limit_lock_wait(lock);
 	LockRelationOid(step->relid, ShareUpdateExclusiveLock);
-	index = find_index(step->relid, step->indexing, false);
+	index = ttl_docs_table_purge_index(step->relid, step->indexing, INDEX_INVALID);
 	if (!OidIsValid(index) ||
-		OidIsValid(find_index(step->relid, step->indexing, true)) ||
+		OidIsValid(ttl_docs_table_purge_index(step->relid, step->indexing, INDEX_WHOLE)) ||
 		!is_whole(step->relid, index, step->indexing))
 		return;
 	catalog = table_open(IndexRelationId, RowExclusiveLock);
@@ -202,7 +202,7 @@ is_whole(Oid relid, Oid index, IndexingMode indexing)
 
 	foreach(lc, children)
 	{
-		Oid			part = find_index(lfirst_oid(lc), indexing, true);
+		Oid			part = ttl_docs_table_purge_index(lfirst_oid(lc), indexing, INDEX_WHOLE);
 
 		if (!OidIsValid(part) || !get_rel_relispartition(part) ||
 			get_partition_parent(part, true) != index)

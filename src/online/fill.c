@@ -569,10 +569,9 @@ update_row(Batch *batch, bool wait, compat_UpdateIndexes *update_indexes)
 	TM_FailureData failure;
 	LockTupleMode lockmode;
 
-	return table_tuple_update(batch->rel, &batch->row->tts_tid, batch->new_row,
-							  GetCurrentCommandId(true), batch->snapshot,
-							  InvalidSnapshot, wait, &failure, &lockmode,
-							  update_indexes);
+	return compat_table_tuple_update(batch->rel, &batch->row->tts_tid, batch->new_row,
+									 GetCurrentCommandId(true), batch->snapshot, wait,
+									 &failure, &lockmode, update_indexes);
 }
 
 /*

@@ -27,6 +27,7 @@
 #include "storage/proc.h"
 #include "storage/shmem.h"
 #include "utils/builtins.h"
+#include "utils/tuplestore.h"
 #include "utils/lsyscache.h"
 #include "utils/timestamp.h"
 
