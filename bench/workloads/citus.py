@@ -1,21 +1,18 @@
 """A distributed collection on Citus, compared with the same distributed table without TTL.
 
 A coordinator and worker nodes run on one machine.  Two processors show no scale-out of throughput.  Instead,
-two tables show that the work of each node falls as the number of nodes grows.  The second one has instructions,
-which callgrind counts: other work on the machine does not change them.
+a table shows that the work of each node falls as the number of nodes grows.
 
 The ratios are compared with those of the same statements on one server without Citus, measured in the same run:
 they may be worse by 0.03 at most.
 """
 
 import os
-import re
 import statistics
 import time
 
 from measure import Line, at_least, compare_statements, compare_transactions
 from tables import DEFAULT_TTL, LONG_AGO, drop_all, insert_into, make_docs, make_plain, random_id, rows, sent_document
-from workloads.instructions import total
 
 ALLOWANCE = 0.03
 SHARDS = 8
@@ -29,18 +26,14 @@ citus.enable_statistics_collection = off
 citus.max_cached_conns_per_worker = 8
 """ % SHARDS
 TABLES = ('docs', 'plain')
-COUNTED_ROWS = 2000     # documents of the purge under callgrind, which makes servers slow
-COUNTED_FUNCTION = 'ttl_docs_run_batch'         # without the starts of workers, whose number depends on time
 
 
 class Cluster:
     """A coordinator without shards, and worker nodes."""
 
-    def __init__(self, bench, nodes, name='citus', wrapper=None, settings=''):
-        """The wrapper and the additional settings are for the worker nodes."""
-        self.coordinator = bench.another_server(name + '0', 'citus, ttl_docs', settings=SETTINGS)
-        self.workers = [bench.another_server('%s%d' % (name, number), 'citus, ttl_docs', wrapper, SETTINGS + settings)
-                        for number in range(1, nodes + 1)]
+    def __init__(self, bench, nodes):
+        self.coordinator, *self.workers = [
+            bench.another_server('citus%d' % number, 'citus, ttl_docs', settings=SETTINGS) for number in range(nodes + 1)]
         for server in self.servers():
             server.sql('CREATE EXTENSION citus')
         self.coordinator.sql("SELECT citus_set_coordinator_host('%s', 5432)" % self.coordinator.directory)
@@ -81,11 +74,6 @@ def measure(bench):
                 [purge(bench, cluster, count) for count in NODES])
     spread(bench, cluster)
     cluster.stop()
-    if bench.has_program('valgrind'):
-        bench.table('Instructions of the purge batches of a node, for %s expired documents in all'
-                    % format(COUNTED_ROWS, ','),
-                    ('worker nodes with shards', 'instructions of a node, millions', 'of all nodes, millions'),
-                    [instructions(bench, count) for count in NODES])
     return lines
 
 
@@ -158,32 +146,6 @@ def purge(bench, cluster, count):
     drop_all(cluster.coordinator)
     return [str(count), '%.0f' % (bench.scale.rows / (ended - began)), '%.0f' % (wal / 1e6), '%.0f' % (blocks / 1e3),
             '%.1f' % seconds]
-
-
-def instructions(bench, count):
-    """Purges a collection on worker nodes that run under callgrind.  Returns a row of the table."""
-    cluster = Cluster(bench, count, 'counted%d_' % count,
-                      'valgrind --tool=callgrind --toggle-collect=%s --callgrind-out-file=%s/calls.%%p'
-                      % (COUNTED_FUNCTION, bench.arguments.scratch),
-                      'log_min_messages = debug1\n')
-    make_docs(cluster.coordinator, COUNTED_ROWS, age=LONG_AGO)
-    cluster.distribute('docs')
-    for server in cluster.workers:
-        server.configure(ttl_docs__purge='on')
-    cluster.coordinator.wait_until('sum(purged) >= %d FROM ttl_docs.stat_collections' % COUNTED_ROWS)
-    for server in cluster.workers:
-        server.configure(ttl_docs__purge='off')
-        server.wait_until("count(*) = 0 FROM pg_stat_activity WHERE backend_type = 'ttl_docs purge worker'")
-    counts = [sum(total(os.path.join(bench.arguments.scratch, 'calls.%s' % pid)) for pid in purge_workers(server)) / 1e6
-              for server in cluster.workers]
-    cluster.stop()
-    return [str(count), '%.0f' % statistics.fmean(counts), '%.0f' % sum(counts)]
-
-
-def purge_workers(server):
-    """The process ids of the purge workers that have ended; the log has them."""
-    with open(os.path.join(server.directory, 'log')) as log:
-        return re.findall(r'background worker "ttl_docs purge worker" \(PID (\d+)\) exited', log.read())
 
 
 def buffers(server):
