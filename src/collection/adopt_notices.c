@@ -95,10 +95,13 @@ void
 ttl_docs_warn_on_concurrent_adopt(Oid relid, const CollectionSettings *settings,
 								  int64 with_ttl, const char *example, int32 example_ttl)
 {
-	Relation	rel = table_open(relid, AccessShareLock);
+	Relation	rel = try_table_open(relid, AccessShareLock);
 	AdoptedDocuments documents = {.with_ttl = with_ttl, .example = example,
 	.example_ttl = example_ttl, .is_committed = true};
 
+	/* somebody has dropped it since it was complete */
+	if (rel == NULL)
+		return;
 	list_free(find_all_inheritors(relid, AccessShareLock, NULL));
 	warn_of_documents(rel, settings, settings->target_on, &documents);
 	table_close(rel, AccessShareLock);

@@ -122,7 +122,8 @@ ttl_docs_sql_adoption_command(PG_FUNCTION_ARGS)
 
 	ttl_docs_require_preload();
 	if (!ttl_docs_lookup_collection(relid, &collection) ||
-		collection.settings.adopting == DT_NOBEGIN)
+		collection.settings.adopting == DT_NOBEGIN ||
+		get_rel_name(collection.root) == NULL)
 		PG_RETURN_NULL();
 	PG_RETURN_TEXT_P(cstring_to_text(ttl_docs_adoption_command(collection.root,
 															   &collection.settings)));

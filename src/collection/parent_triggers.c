@@ -109,6 +109,9 @@ typedef struct ChildKey
 /* Partitioned tables that are complete, and all their partitions */
 static HTAB *complete = NULL;
 
+/* number of invalidations of relations so far */
+static uint64 changes = 0;
+
 static bool update_parent_triggers(Oid child);
 static List *child_keys(Oid child);
 static ChildKey *find_key(List **keys, Oid constraint);
@@ -121,6 +124,7 @@ static void loosen_dependency(Oid trigger, Oid constraint);
 static void drop_trigger(Oid trigger);
 static List *children_of(Oid parent);
 static bool relation_is_complete(Relation rel);
+static bool has_parent_trigger(const TriggerDesc *triggers, Oid constraint);
 static bool partitions_are_complete(Oid root, Oid *incomplete);
 pg_noreturn static void report_missing_trigger(Oid child);
 static Oid	root_of(Oid parent);
@@ -475,36 +479,56 @@ static bool
 relation_is_complete(Relation rel)
 {
 	TriggerDesc *triggers = rel->trigdesc;
+	List	   *constraints = NIL;
+	List	   *parents = NIL;
+	ListCell   *c,
+			   *p;
 
+	/* collect first: a lookup can process an invalidation, which frees the triggers */
 	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
 	{
 		Trigger    *check = &triggers->triggers[i];
-		Collection	collection;
-		bool		found = false;
 
-		if (check->tgfoid != F_RI_FKEY_CHECK_INS ||
-			check->tgenabled == TRIGGER_DISABLED ||
-			!ttl_docs_lookup_collection(check->tgconstrrelid, &collection) ||
-			get_rel_relkind(check->tgconstrrelid) != RELKIND_RELATION)
-			continue;
-		for (int j = 0; j < triggers->numtriggers && !found; j++)
+		if (check->tgfoid == F_RI_FKEY_CHECK_INS &&
+			check->tgenabled != TRIGGER_DISABLED &&
+			!has_parent_trigger(triggers, check->tgconstraint))
 		{
-			Trigger    *ours = &triggers->triggers[j];
-
-			found = ours->tgconstraint == check->tgconstraint &&
-				ours->tgenabled != TRIGGER_DISABLED &&
-				!OidIsValid(ours->tgconstrrelid);
+			constraints = lappend_oid(constraints, check->tgconstraint);
+			parents = lappend_oid(parents, check->tgconstrrelid);
 		}
-		if (!found && !has_period(check->tgconstraint))
+	}
+	forboth(c, constraints, p, parents)
+	{
+		Collection	collection;
+
+		if (ttl_docs_lookup_collection(lfirst_oid(p), &collection) &&
+			get_rel_relkind(lfirst_oid(p)) == RELKIND_RELATION &&
+			!has_period(lfirst_oid(c)))
 			return false;
 	}
 	return true;
+}
+
+static bool
+has_parent_trigger(const TriggerDesc *triggers, Oid constraint)
+{
+	for (int i = 0; i < triggers->numtriggers; i++)
+	{
+		Trigger    *trigger = &triggers->triggers[i];
+
+		if (trigger->tgconstraint == constraint &&
+			trigger->tgenabled != TRIGGER_DISABLED &&
+			!OidIsValid(trigger->tgconstrrelid))
+			return true;
+	}
+	return false;
 }
 
 /* The same for all partitions of a table.  Sets *incomplete to one that is not. */
 static bool
 partitions_are_complete(Oid root, Oid *incomplete)
 {
+	uint64		changes_before;
 	List	   *members;
 	ListCell   *lc;
 
@@ -520,6 +544,7 @@ partitions_are_complete(Oid root, Oid *incomplete)
 	}
 	if (hash_search(complete, &root, HASH_FIND, NULL) != NULL)
 		return true;
+	changes_before = changes;
 	members = find_all_inheritors(root, NoLock, NULL);
 	foreach(lc, members)
 	{
@@ -539,8 +564,10 @@ partitions_are_complete(Oid root, Oid *incomplete)
 			}
 		}
 	}
-	foreach(lc, members)
-		(void) hash_search(complete, &lfirst_oid(lc), HASH_ENTER, NULL);
+	/* if a relation has changed meanwhile, look again next time */
+	if (changes == changes_before)
+		foreach(lc, members)
+			(void) hash_search(complete, &lfirst_oid(lc), HASH_ENTER, NULL);
 	list_free(members);
 	return true;
 }
@@ -549,6 +576,7 @@ partitions_are_complete(Oid root, Oid *incomplete)
 void
 ttl_docs_forget_complete_children(Oid relid)
 {
+	changes++;
 	if (complete == NULL ||
 		(OidIsValid(relid) && hash_search(complete, &relid, HASH_FIND, NULL) == NULL))
 		return;

@@ -78,8 +78,15 @@ ttl_docs_run_ddl_of_client(const char *sql)
 char *
 ttl_docs_quoted_name(Oid relid)
 {
-	return quote_qualified_identifier(get_namespace_name(get_rel_namespace(relid)),
-									  get_rel_name(relid));
+	char	   *schema = get_namespace_name(get_rel_namespace(relid));
+	char	   *name = get_rel_name(relid);
+
+	/* without a lock on it, it can be dropped at any time */
+	if (schema == NULL || name == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_TABLE),
+				 errmsg("relation with OID %u does not exist", relid)));
+	return quote_qualified_identifier(schema, name);
 }
 
 /* A table's qualified name as a string literal, for a regclass argument. */

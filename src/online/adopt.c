@@ -448,6 +448,7 @@ fill_tables(Adoption *adoption)
 
 	for (;;)
 	{
+		CHECK_FOR_INTERRUPTS();
 		(void) require_adopting(adoption);
 		tables = unfilled_tables(adoption);
 		if (tables == NIL)

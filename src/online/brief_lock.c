@@ -65,7 +65,7 @@ ttl_docs_do_briefly(BriefWork work, void *arg, Oid relid)
 		CHECK_FOR_INTERRUPTS();
 		if (try_briefly(work, arg, &lock))
 			break;
-		/* give back what the failed attempt may have locked */
+		/* keep no snapshot and no transaction while we wait */
 		ttl_docs_commit_step();
 		if (!has_noticed && ttl_docs_elapsed() - began >= NOTICE_AFTER * INT64CONST(1000))
 		{
@@ -78,16 +78,21 @@ ttl_docs_do_briefly(BriefWork work, void *arg, Oid relid)
 	ttl_docs_commit_step();
 }
 
-/* Tries the work once; false if a lock was not available. */
+/*
+ * Tries the work once; false if a lock was not available.  What the work
+ * allocates is freed, because there can be many attempts.
+ */
 static bool
 try_briefly(BriefWork work, void *arg, BriefLock *lock)
 {
 	MemoryContext caller = CurrentMemoryContext;
+	MemoryContext context = AllocSetContextCreate(caller, "ttl_docs brief work",
+												  ALLOCSET_DEFAULT_SIZES);
 	ResourceOwner owner = CurrentResourceOwner;
 	volatile bool succeeded = false;
 
 	BeginInternalSubTransaction(NULL);
-	MemoryContextSwitchTo(caller);
+	MemoryContextSwitchTo(context);
 	PG_TRY();
 	{
 		PushActiveSnapshot(GetTransactionSnapshot());
@@ -116,6 +121,7 @@ try_briefly(BriefWork work, void *arg, BriefLock *lock)
 	}
 	PG_END_TRY();
 	MemoryContextSwitchTo(caller);
+	MemoryContextDelete(context);
 	CurrentResourceOwner = owner;
 	return succeeded;
 }

@@ -35,6 +35,7 @@
 #include "catalog/pg_class.h"
 #include "catalog/pg_index.h"
 #include "catalog/pg_inherits.h"
+#include "miscadmin.h"
 #include "storage/lmgr.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
@@ -70,6 +71,7 @@ ttl_docs_build_purge_index(Oid root, IndexingMode indexing)
 		return;
 	while (get_rel_name(root) != NULL && !ttl_docs_has_built_purge_index(root, indexing))
 	{
+		CHECK_FOR_INTERRUPTS();
 		ttl_docs_set_phase(PHASE_INDEX);
 		build_part(root, InvalidOid, indexing);
 	}
@@ -79,7 +81,8 @@ ttl_docs_build_purge_index(Oid root, IndexingMode indexing)
 bool
 ttl_docs_has_built_purge_index(Oid root, IndexingMode indexing)
 {
-	return indexing == INDEXING_NONE || OidIsValid(ttl_docs_table_purge_index(root, indexing, INDEX_WHOLE));
+	return indexing == INDEXING_NONE ||
+		OidIsValid(ttl_docs_table_purge_index(root, indexing, INDEX_WHOLE));
 }
 
 /*
@@ -122,11 +125,14 @@ build_on_table(Oid relid, IndexingMode indexing)
 	Oid			failed;
 
 	while (OidIsValid(failed = ttl_docs_table_purge_index(relid, indexing, INDEX_INVALID)))
-		ttl_docs_run_committing(psprintf("DROP INDEX CONCURRENTLY %s",
+		ttl_docs_run_committing(psprintf("DROP INDEX CONCURRENTLY IF EXISTS %s",
 										 ttl_docs_quoted_name(failed)));
-	if (OidIsValid(ttl_docs_table_purge_index(relid, indexing, INDEX_WHOLE)) || get_rel_name(relid) == NULL)
+	if (OidIsValid(ttl_docs_table_purge_index(relid, indexing, INDEX_WHOLE)))
 		return;
 	ttl_docs_notice_old_transactions(relid);
+	/* the table may have been dropped */
+	if (get_rel_name(relid) == NULL)
+		return;
 	ttl_docs_run_committing(psprintf("CREATE INDEX CONCURRENTLY ON %s %s",
 									 ttl_docs_quoted_name(relid),
 									 ttl_docs_purge_index_definition(indexing)));
@@ -155,7 +161,8 @@ attach(void *arg, BriefLock *lock)
 	/* keeps the table from being detached */
 	LockRelationOid(step->relid, AccessShareLock);
 	index = any_purge_index(step->relid, step->indexing);
-	if (!OidIsValid(index) || !list_member_oid(partitions_of(step->parent), step->relid) || get_rel_relispartition(index) ||
+	if (!OidIsValid(index) || get_rel_relispartition(index) ||
+		!list_member_oid(partitions_of(step->parent), step->relid) ||
 		get_rel_name(step->parent_index) == NULL)
 		return;
 	ttl_docs_limit_lock_wait(lock);
@@ -185,10 +192,16 @@ make_valid(void *arg, BriefLock *lock)
 		OidIsValid(ttl_docs_table_purge_index(step->relid, step->indexing, INDEX_WHOLE)) ||
 		!is_whole(step->relid, index, step->indexing))
 		return;
+	/* ALTER INDEX ... ATTACH PARTITION writes the same row under this lock */
+	ttl_docs_limit_lock_wait(lock);
+	LockRelationOid(index, ShareUpdateExclusiveLock);
 	catalog = table_open(IndexRelationId, RowExclusiveLock);
 	tuple = SearchSysCacheCopy1(INDEXRELID, ObjectIdGetDatum(index));
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for index %u", index);
 	((Form_pg_index) GETSTRUCT(tuple))->indisvalid = true;
 	CatalogTupleUpdate(catalog, &tuple->t_self, tuple);
+	heap_freetuple(tuple);
 	CacheInvalidateRelcacheByRelid(step->relid);
 	table_close(catalog, RowExclusiveLock);
 }

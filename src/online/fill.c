@@ -9,8 +9,8 @@
  * other values are written here: if a document has its own ttl, or if a column
  * "last_modified" has its first _ts.
  *
- * Which rows.  A row is not filled yet if its _ts is that constant.  All rows
- * that others write after the columns were added have another _ts, because
+ * Which rows.  A row is not filled yet if its _ts is that constant and its _ttl
+ * is not the ttl of its document.  All rows that others write after the columns were added have another _ts, because
  * our trigger stamps them.  So it is enough to read the blocks that the table
  * had when the fill began, in any order, once or many times.  A row that needs
  * no other values is not written, and so stays as it is.
@@ -51,6 +51,7 @@
 #include "pgtime.h"
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
+#include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/datetime.h"
 #include "utils/guc.h"
@@ -133,13 +134,14 @@ static void pause_for_others(void);
 static FillEnd fill_blocks(Fill *fill, BlockNumber from, BlockNumber count,
 						   BlockNumber *next);
 static FillEnd begin_batch(Fill *fill, Batch *batch);
+static void require_owner(Oid relid);
 static void open_rows(Batch *batch);
 static void find_last_modified(Batch *batch);
 static bool depends_on_system_column(Relation rel, const Collection *collection);
 static void read_blocks(Fill *fill, Batch *batch, BlockNumber from, BlockNumber count);
 static void note_busy_block(Fill *fill, BlockNumber block);
 static FillOutcome fill_row(Fill *fill, Batch *batch);
-static bool is_first_time(const Fill *fill, const Batch *batch, bool is_filled);
+static bool is_first_time(const Fill *fill, const Batch *batch, bool is_written);
 static void note_ttl(FillResult *result, const Stamp *stamp, Datum doc,
 					 MemoryContext context);
 static TimestampTz first_ts(const Batch *batch, HeapTuple tuple);
@@ -148,6 +150,7 @@ static TM_Result update_row(Batch *batch, bool wait, compat_UpdateIndexes *updat
 static bool lock_row(Batch *batch, TM_Result *result);
 static void end_batch(Batch *batch);
 static FillEnd retry_busy_rows(Fill *fill);
+static FillEnd fill_listed_blocks(Fill *fill, List *blocks);
 static void vacuum_table(Fill *fill);
 pg_noreturn static void report_invalid_ttl(const Batch *batch, JsonbValue *found);
 
@@ -290,13 +293,26 @@ begin_batch(Fill *fill, Batch *batch)
 		table_close(batch->rel, RowExclusiveLock);
 		return FILL_REWRITTEN;
 	}
-	/* the caller may not own it any more */
-	relation_close(ttl_docs_open_owned(fill->root, NoLock), NoLock);
-	relation_close(ttl_docs_open_owned(fill->relid, NoLock), NoLock);
+	/* the caller may not own them any more; only the rights matter, so lock nothing */
+	require_owner(fill->root);
+	require_owner(fill->relid);
 	CheckCmdReplicaIdentity(batch->rel, CMD_UPDATE);
 	find_last_modified(batch);
 	batch->computes_generated = depends_on_system_column(batch->rel, &batch->collection);
 	return FILL_DONE;
+}
+
+static void
+require_owner(Oid relid)
+{
+	char	   *name = get_rel_name(relid);
+
+	if (name == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_TABLE),
+				 errmsg("relation with OID %u does not exist", relid)));
+	if (!compat_table_ownercheck(relid, GetUserId()))
+		aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_TABLE, name);
 }
 
 static void
@@ -453,7 +469,7 @@ fill_row(Fill *fill, Batch *batch)
 	ttl_docs_read_ttl(doc, isnull, &stamp, &found);
 	if (!stamp.inherits && stamp.ttl == TTL_INVALID && collection->settings.target_on)
 		report_invalid_ttl(batch, &found);
-	if (!stamp.inherits && is_first_time(fill, batch, is_filled))
+	if (!stamp.inherits && is_first_time(fill, batch, is_filled || !old.inherits))
 		note_ttl(fill->result, &stamp, doc, fill->context);
 	if (is_filled)
 		return ROW_IS_RIGHT;
@@ -474,16 +490,17 @@ fill_row(Fill *fill, Batch *batch)
 /*
  * Has this call not counted the document of the current row before?  It reads
  * rows again that it or another session has written since it began, and blocks
- * with busy rows.
+ * with busy rows.  Without last_modified, a row that was filled keeps its _ts, so
+ * it counts as written if it has a _ttl.
  */
 static bool
-is_first_time(const Fill *fill, const Batch *batch, bool is_filled)
+is_first_time(const Fill *fill, const Batch *batch, bool is_written)
 {
 	HeapTuple	tuple = ExecFetchSlotHeapTuple(batch->row, false, NULL);
 
 	if (fill->is_retry)
 		return false;
-	return !is_filled ||
+	return !is_written ||
 		(ItemPointerGetBlockNumber(&batch->row->tts_tid) != fill->resumed_at &&
 		 TransactionIdPrecedes(HeapTupleHeaderGetXmin(tuple->t_data),
 							   fill->result->first_xid));
@@ -615,7 +632,7 @@ retry_busy_rows(Fill *fill)
 	while (fill->busy_blocks != NIL)
 	{
 		List	   *blocks = fill->busy_blocks;
-		ListCell   *lc;
+		FillEnd		end;
 
 		ttl_docs_set_phase(PHASE_BUSY);
 		ttl_docs_set_busy(fill->busy_rows);
@@ -628,17 +645,40 @@ retry_busy_rows(Fill *fill)
 		pause = Min(pause * 2, LONGEST_BUSY_PAUSE);
 		fill->busy_blocks = NIL;
 		fill->busy_rows = 0;
-		foreach(lc, blocks)
-		{
-			BlockNumber next;
-			FillEnd		end = fill_blocks(fill, (BlockNumber) lfirst_int(lc), 1, &next);
-
-			if (end != FILL_DONE)
-				return end;
-		}
+		end = fill_listed_blocks(fill, blocks);
+		if (end != FILL_DONE)
+			return end;
 		list_free(blocks);
 	}
 	ttl_docs_set_busy(0);
+	return FILL_DONE;
+}
+
+/*
+ * Fills blocks of an ascending list.  A batch takes as many adjacent blocks as
+ * its time allows.  It can end within a block, after a row that it has written;
+ * then the next batch reads the rest of that block.
+ */
+static FillEnd
+fill_listed_blocks(Fill *fill, List *blocks)
+{
+	int			done = 0;
+
+	while (done < list_length(blocks))
+	{
+		BlockNumber from = (BlockNumber) list_nth_int(blocks, done);
+		BlockNumber count = 1;
+		BlockNumber next;
+		FillEnd		end;
+
+		while (count < BATCH_BLOCKS && done + (int) count < list_length(blocks) &&
+			   (BlockNumber) list_nth_int(blocks, done + count) == from + count)
+			count++;
+		end = fill_blocks(fill, from, count, &next);
+		if (end != FILL_DONE)
+			return end;
+		done += next - from;
+	}
 	return FILL_DONE;
 }
 

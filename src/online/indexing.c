@@ -206,7 +206,7 @@ drop_concurrently(Oid relid, IndexingMode indexing, PurgeIndexForm form)
 	Oid			index;
 
 	while (OidIsValid(index = ttl_docs_table_purge_index(relid, indexing, form)))
-		ttl_docs_run_committing(psprintf("DROP INDEX CONCURRENTLY %s",
+		ttl_docs_run_committing(psprintf("DROP INDEX CONCURRENTLY IF EXISTS %s",
 										 ttl_docs_quoted_name(index)));
 }
 

@@ -150,10 +150,23 @@ for my $end ('COMMIT', 'ROLLBACK')
 	is_adopted("busy row, $end");
 }
 
+# Writing one busy row takes longer than a batch.  The adoption does not forget the others of its block.
+half_adopt();
+sql(q{
+	CREATE FUNCTION slowly(bigint) RETURNS bigint LANGUAGE plpgsql IMMUTABLE AS
+		$$ BEGIN PERFORM pg_sleep(0.05); RETURN $1; END $$;
+	CREATE INDEX slow ON t (slowly(_slot))});
+my $session = hold('BEGIN', 'SELECT id FROM t WHERE id IN (2, 4, 6) FOR UPDATE');
+adopt_until('waiting for busy rows');
+$session->quit;
+adoption_ends();
+sql('DROP INDEX slow; DROP FUNCTION slowly');
+is_adopted('busy rows that are slow to write');
+
 # A foreign key check locks a parent, but the adoption writes it.
 half_adopt();
 sql('CREATE TABLE child (id int REFERENCES t)');
-my $session = hold('BEGIN', 'INSERT INTO child VALUES (2)');
+$session = hold('BEGIN', 'INSERT INTO child VALUES (2)');
 sql($call);
 is_adopted('foreign key check');
 $session->quit;
