@@ -61,7 +61,7 @@ static void drop_of_partitioned(void *arg, BriefLock *lock);
 Datum
 ttl_docs_set_indexing_concurrently(PG_FUNCTION_ARGS)
 {
-	IndexingChange change;
+	IndexingChange change = {0};
 	CollectionSettings settings;
 
 	ttl_docs_require_writable(fcinfo);

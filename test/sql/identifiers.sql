@@ -141,7 +141,7 @@ SELECT ttl_docs.create_collection('public.made', 1000);
 RESET search_path;
 INSERT INTO three (doc) VALUES ('{"ttl": 7}') RETURNING _ttl, _ts > '2001-01-01' AS clock;
 INSERT INTO made (doc) VALUES ('{"ttl": 7}') RETURNING _ttl, _ts > '2001-01-01' AS clock;
-SELECT pg_get_expr(adbin, adrelid) FROM pg_attrdef WHERE adrelid = 'three'::regclass;
+SELECT pg_get_expr(adbin, adrelid) FROM pg_attrdef WHERE adrelid = 'three'::regclass ORDER BY adnum;
 SELECT * FROM ttl_docs.collections ORDER BY collection::text;
 SET search_path = evil, pg_catalog, public;
 SELECT ttl_docs.release('public.three');

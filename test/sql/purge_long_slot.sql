@@ -10,6 +10,7 @@ BEGIN
     EXECUTE format('INSERT INTO %s (id, doc, _ts) SELECT g, $1, $2 FROM generate_series($3, $4) AS g', t)
         USING doc, ts, first, last;
 END $$;
+-- Counts since the last flush of statistics, so every use is preceded by one.
 CREATE FUNCTION entries_read(t regclass) RETURNS bigint LANGUAGE sql AS
     $$ SELECT pg_stat_get_xact_tuples_returned(indexrelid) FROM pg_index WHERE indrelid = t AND NOT indisprimary $$;
 CREATE TABLE long_slot (id int, doc jsonb);
@@ -18,6 +19,7 @@ SELECT fill('long_slot', 1, 300000, date_trunc('hour', now()) - interval '1 day'
 SELECT count(DISTINCT _slot) AS slots FROM long_slot WHERE true;
 SET ttl_docs.show_expired = on;
 SELECT count(DISTINCT _slot) AS slots FROM long_slot;
+SELECT pg_stat_force_next_flush();
 BEGIN;
 CALL ttl_docs.purge('long_slot');
 SELECT count(*) FROM long_slot;
@@ -32,6 +34,7 @@ SELECT fill('long_slot', 1, 200000, date_trunc('hour', now()) - interval '1 day'
 SELECT fill('long_slot', 200001, 200100, date_trunc('hour', now()), '{"ttl": 100000}');
 SELECT fill('long_slot', 200101, 200200, date_trunc('hour', now()), '{"ttl": -1}');
 SELECT ttl_docs.set_default_ttl('long_slot', -1);
+SELECT pg_stat_force_next_flush();
 BEGIN;
 CALL ttl_docs.purge('long_slot');
 SELECT count(*), min(id) FROM long_slot;

@@ -141,7 +141,7 @@ sub faults_of_query
 {
 	my ($query) = @_;
 	my @faults;
-	my $keyword = qr/^(?:SELECT|FROM|AS|CASE|WHEN|THEN|ELSE|AND|OR|ON|IN|NOT|EXISTS|LATERAL|JOIN|WHERE|OPERATOR)$/i;
+	my $keyword = qr/^(?:SELECT|FROM|AS|CASE|WHEN|THEN|ELSE|AND|OR|ON|IN|NOT|EXISTS|LATERAL|JOIN|WHERE|OPERATOR|LEAST)$/i;
 
 	$query =~ s/\bOPERATOR\(pg_catalog\.[-+*\/<>=~!@#%^&|`?]+\)/,/g;
 	push @faults, 'has an operator without its schema'
@@ -220,6 +220,7 @@ is_deeply(
 		'GRANT EXECUTE ON ALL ROUTINES IN SCHEMA ttl_docs, ttl_docs_internal TO PUBLIC',
 		'GRANT SELECT ON ttl_docs.collections TO PUBLIC',
 		'GRANT SELECT ON ttl_docs.stat_collections TO PUBLIC',
+		'GRANT SELECT ON ttl_docs.stat_progress TO PUBLIC',
 		'GRANT SELECT ON ttl_docs.stat_shards TO PUBLIC',
 		'GRANT USAGE ON SCHEMA ttl_docs TO PUBLIC',
 		'GRANT USAGE ON SCHEMA ttl_docs_internal TO PUBLIC'

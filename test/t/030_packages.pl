@@ -92,7 +92,7 @@ like($stderr, qr/^    apt-get install --no-install-recommends build-essential po
 ($ok, $stdout, $stderr) = require_packages(new_system(apt_with(17)), 'test');
 like($stderr, qr/^    apt-get install .* libipc-run-perl postgresql-17 postgresql-server-dev-17$/m,
 	'the line has what the tests need');
-like($stderr, qr/^More tests run if .*: postgresql-17-repack/m, 'useful packages are named');
+like($stderr, qr/^More tests run if .*: postgresql-17-partman postgresql-17-repack/m, 'useful packages are named');
 
 ($ok, $stdout, $stderr) = require_packages(new_system(apt_with(17), 'apt-cache' => 'exit 0'), 'build');
 like($stderr,

@@ -236,6 +236,7 @@ is(sql($no_strong_lock), '0', 'no strong lock is held while the index is built')
 others_work('old snapshot');
 like(error(q{SELECT ttl_docs.set_default_ttl('t', 60)}), $concurrent, 'set_default_ttl() does not queue behind the index');
 is($session->query_safe('SELECT count(*) FROM t'), '10', 'a REPEATABLE READ transaction that is older reads the table');
+$adoption{run}->pump until $adoption{err} =~ /have ended/ || !$adoption{run}->pumpable;
 $session->quit;
 like(adoption_ends(), qr/NOTICE:  the index of "t" will be complete when these transactions have ended: \d+/,
 	'a notice names the transaction');
