@@ -661,7 +661,7 @@ SELECT c.collection,
             THEN pg_catalog.format('The table was restored without the ttl_docs trigger, so writes fail. To create the trigger: SELECT ttl_docs.adopt(%L)',
                                    c.collection)
             WHEN c.is_adopting
-            THEN pg_catalog.format('The table is not completely adopted, so TTL is off. If nobody is adopting it now, see ttl_docs.stat_progress, continue: %s',
+            THEN pg_catalog.format('The table is not completely adopted, so TTL is off. If no session adopts it now (see ttl_docs.stat_progress), continue: %s',
                                    ttl_docs_internal.adoption_command(c.collection))
             WHEN c.default_ttl IS NULL
             THEN pg_catalog.format('Nothing expires, and "ttl" in documents is ignored. To turn TTL on: SELECT ttl_docs.set_default_ttl(%L, -1)',

@@ -8,7 +8,8 @@
  * constants in the catalog, and writes no row.
  *
  * The table is rewritten only if rows need different values: if a document has
- * its own ttl, or if last_modified is the name of a column with the first _ts.
+ * its own ttl, if last_modified is the name of a column with the first _ts, or if
+ * the table already has a column _ts, but not the other two.
  * Filling the new columns with an UPDATE would store every row twice.  So adopt()
  * fills them with ALTER COLUMN TYPE ... USING, which rewrites the table once.
  * online/adopt.c does this while others use the table.

@@ -85,7 +85,7 @@ report_concurrent_change(Oid relid)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_OBJECT_IN_USE),
-			 errmsg("another session changes the table \"%s\" concurrently, or its settings",
+			 errmsg("another session is changing table \"%s\" or its settings",
 					get_rel_name(relid)),
 			 errhint("The view ttl_docs.stat_progress shows concurrent changes and how far they are. Wait until the change is complete, or cancel it.")));
 }

@@ -333,7 +333,7 @@ is_in_order(const ChildKey *key)
  * Makes the triggers of a child table right, under a lock.
  *
  * Raises an error if a new trigger would miss rows that a running query or a
- * deferred check of this session has still to do with.  A trigger that is not
+ * deferred check of this session still has to check.  A trigger that is not
  * needed any more stays then, and does nothing: core would refuse to drop it.
  */
 static void
@@ -598,7 +598,7 @@ report_missing_trigger(Oid child)
 					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 					 errmsg("cannot write to table \"%s\" because its foreign key \"%s\" to a collection lacks the trigger of ttl_docs",
 							get_rel_name(child), get_constraint_name(key->constraint)),
-					 errdetail("Without the trigger, the foreign key could reference expired documents. This happens when a foreign key is created while ttl_docs is not preloaded."),
+					 errdetail("Without the trigger, the foreign key could reference expired documents. The trigger is missing if the foreign key was created while ttl_docs was not preloaded."),
 					 errhint("To create the trigger: SELECT ttl_docs.adopt(%s).",
 							 ttl_docs_quoted_literal(root_of(key->parent)))));
 	}

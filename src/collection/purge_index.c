@@ -10,9 +10,9 @@
  * A btree has entries for all rows.  Documents that never expire have NULL in
  * _slot, and their entries are at the far end, behind the slots.  So the ends
  * of the index show whether every document of the table has expired.  Older
- * collections, and tables whose owner has declared it so, have a partial index
- * "WHERE _slot IS NOT NULL".  It serves to find expired documents, but it does
- * not show whether there are others.  set_indexing() replaces it.
+ * collections, and tables whose owner has created such an index, have a partial
+ * index "WHERE _slot IS NOT NULL".  The purge finds expired documents with it,
+ * but it does not show whether there are others.  set_indexing() replaces it.
  *
  *-------------------------------------------------------------------------
  */

@@ -15,14 +15,14 @@
  * had when the fill began, in any order, once or many times.  A row that needs
  * no other values is not written, and so stays as it is.
  *
- * A batch is a transaction of some milliseconds, which reads some blocks with
+ * A batch is a transaction of a few milliseconds, which reads some blocks with
  * a new snapshot.  A row that another session has locked is "busy", and is left
  * for another round over its block.  A row that another session has updated or
  * deleted meanwhile is done: our trigger has stamped its new version.  So we
  * never wait for a row, and others wait for ours for the length of a batch.
  *
- * Rows are replaced past all triggers, in the rights and the restricted context
- * of the owner, because index expressions can call functions of users.
+ * We replace rows without firing any trigger.  We do so as the owner, in a
+ * restricted context, because index expressions can call functions of users.
  * Stored generated columns keep their values, unless they depend on a system
  * column.  Keys of documents do not change, so no foreign key is concerned.
  *
@@ -273,7 +273,7 @@ fill_blocks(Fill *fill, BlockNumber from, BlockNumber count, BlockNumber *next)
 	return FILL_DONE;
 }
 
-/* Opens the table, and looks everything up that others may have changed. */
+/* Opens the table, and looks up everything that others may have changed. */
 static FillEnd
 begin_batch(Fill *fill, Batch *batch)
 {
@@ -592,7 +592,7 @@ update_row(Batch *batch, bool wait, compat_UpdateIndexes *update_indexes)
 }
 
 /*
- * Locks the current row, unless that would mean to wait.  For example, a
+ * Locks the current row, unless that would mean waiting.  For example, a
  * foreign key check of another session locks the row, too, but does not mind an
  * update that keeps the key.
  */

@@ -5,9 +5,9 @@
  *
  * A scan key names a slot, so an index scan begins at the start of a slot.  If a
  * slot has more documents than a search takes, each later search would read the
- * slot again up to its position: a million documents of one slot would cost four
- * million entries more, and ten times as many documents a hundred times as many.
- * So a position also names the leaf page that has its entry.  A later search reads
+ * slot again up to its position.  The cost would grow with the square of the number
+ * of documents: four million more entries to read for a million documents, and four
+ * hundred million for ten million documents.  So a position also names the leaf page that has its entry.  A later search reads
  * this page, and then the pages to its right.
  *
  * The page is only a hint.  Until the next search, the page can be split, emptied,

@@ -4,7 +4,7 @@
  *		Whether a truncation of a table pays, and means the same as deleting its rows.
  *
  * Only large tables are truncated: a truncation creates new files, and locks out all
- * other sessions for some milliseconds.
+ * other sessions for a few milliseconds.
  *
  * A truncation runs no trigger and reports no row.  So the rows are deleted in these
  * cases:

@@ -7,10 +7,10 @@
  * snapshot is left that could see one of them.  This transaction makes sure that it is
  * still true, and then does what TRUNCATE does:
  *
- * 1. It locks the table in ACCESS EXCLUSIVE mode, and its TOAST table, but only if
- *    nobody else has locked them.  It never waits, so nobody waits behind it.  Asking for
- *    the lock would take a transaction id, even in vain, so it first looks who has a
- *    lock.
+ * 1. It locks the table and its TOAST table in ACCESS EXCLUSIVE mode, but only if nobody
+ *    else has locked them.  It never waits, so nobody waits behind it.  Asking for the
+ *    lock takes a transaction id even if the lock is not free.  So it first checks
+ *    whether anybody has a lock.
  * 2. It opens the target as each step does (target.c), and checks everything again.
  *    Nobody can write to the table now, or attach, detach or alter it.
  * 3. It writes a WAL record for standbys (see below).
@@ -35,7 +35,7 @@
  * replay does one thing only: it cancels all queries in this database whose snapshot is
  * as old as a transaction id, as the records of VACUUM do.  It touches no page.  The
  * record names the purge index, which is a btree, and whose pages this transaction
- * removes indeed.  The id is that of the note: snapshots that are taken after its replay
+ * does remove.  The id is that of the note: snapshots that are taken after its replay
  * belong to a time at which all documents had expired.  A record of our own would need a
  * resource manager of our own on each standby.  With hot_standby_feedback the snapshots
  * of the standby hold back VACUUM's horizon, so truncation.c waits for them.

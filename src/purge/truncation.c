@@ -9,7 +9,7 @@
  * 1. All documents of the table expire within purge_truncate_wait.  The purge waits, and
  *    deletes nothing.  If documents that expire later arrive meanwhile, the table is in
  *    use, and its documents are deleted one by one.
- * 2. All documents have expired SLACK ago (whole_table.c).  The worker makes a note: this
+ * 2. All documents expired at least SLACK ago (whole_table.c).  The worker makes a note: this
  *    time, and a transaction id that it takes afterwards.  The transaction ends at once.
  * 3. No snapshot is left that is as old as the note: VACUUM's horizon for the table is
  *    past the transaction id.  As long as there is one, the purge waits.  VACUUM could
@@ -25,8 +25,8 @@
  * has a lock on it.  A session that has not used it yet can have a snapshot, and TRUNCATE
  * does not respect snapshots.  Stage 3 makes sure that each snapshot in this database was
  * taken after the transaction of the note had ended.  It is not enough to compare with the
- * next transaction id without taking it: on an idle server, a snapshot from before the
- * expiry has the same id as its limit as one from now.  Sessions of other databases cannot
+ * next transaction id without taking it: on an idle server, a snapshot that was taken
+ * before the expiry and one that is taken now have the same xmax.  Sessions of other databases cannot
  * see the table.  Imported snapshots, prepared transactions, replication slots and
  * standbys with hot_standby_feedback count for the horizon.  (For other standbys see
  * truncate.c.)

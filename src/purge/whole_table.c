@@ -69,8 +69,8 @@ static TimestampTz last_due(EndProbe *probe, SlotRange range, int32 default_ttl)
 static bool has_entry(EndProbe *probe, ScanKey keys, int nkeys);
 
 /*
- * Had every document of the table expired at this time?  False also if this cannot be
- * said.  The purge index has entries for all rows.
+ * Had every document of the table expired at this time?  False also if the index
+ * cannot tell.  The purge index has entries for all rows.
  */
 bool
 ttl_docs_all_are_expired(const PurgeTarget *target, TimestampTz instant)

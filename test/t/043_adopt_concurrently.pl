@@ -177,7 +177,7 @@ sql('DROP TABLE child');
 half_adopt();
 $session = hold('BEGIN', 'UPDATE t SET n = 2 WHERE id = 2');
 adopt_until('waiting for busy rows');
-my $concurrent = qr/ERROR:  another session changes the table "t" concurrently/;
+my $concurrent = qr/ERROR:  another session is changing table "t" or its settings/;
 like(error($_), $concurrent, "refused at once: $_")
   for ($call, q{SELECT ttl_docs.adopt('t')}, q{SELECT ttl_docs.release('t')}, q{SELECT ttl_docs.set_default_ttl('t', 60)},
 	q{SELECT ttl_docs.set_indexing('t', 'lazy')}, q{SELECT ttl_docs.drop_collection('t')},

@@ -163,6 +163,8 @@ def interrupt(action, pid, rng, writers, counts):
         query("SELECT pg_cancel_backend(%s)", pid)
     if action == "kill writer":
         pid = rng.choice(writers).connection.info.backend_pid
+    if pid == 0:                                # a writer that has lost its connection; os.kill(0) would end this program
+        return
     if action.startswith("kill"):
         try:
             os.kill(pid, signal.SIGKILL)
