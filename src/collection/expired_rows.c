@@ -104,7 +104,8 @@ ttl_docs_mark_purged_rows(Oid relid)
 
 		if (rel == NULL)
 			continue;
-		if (ttl_docs_lookup_collection(lfirst_oid(lc), &collection))
+		if (ttl_docs_lookup_collection(lfirst_oid(lc), &collection) &&
+			collection.settings.indexing == INDEXING_CONSISTENT)
 			mark_purged_rows(rel, &collection);
 		table_close(rel, AccessShareLock);
 	}

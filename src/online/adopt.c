@@ -64,7 +64,6 @@ PG_FUNCTION_INFO_V1(ttl_docs_adopt_concurrently);
 
 /* between checks whether DETACH PARTITION CONCURRENTLY has ended, in milliseconds */
 #define DETACH_PAUSE		200
-#define NOTICE_AFTER		(2 * USECS_PER_SEC)
 
 /* A call of adopt_concurrently() */
 typedef struct Adoption

@@ -41,7 +41,6 @@
 #define YIELD_TIME			"20ms"	/* for autovacuum */
 #define FIRST_PAUSE			50
 #define LONGEST_PAUSE		1000
-#define NOTICE_AFTER		2000
 
 static bool try_briefly(BriefWork work, void *arg, BriefLock *lock);
 static void set_locally(const char *name, const char *value);
@@ -67,7 +66,7 @@ ttl_docs_do_briefly(BriefWork work, void *arg, Oid relid)
 			break;
 		/* keep no snapshot and no transaction while we wait */
 		ttl_docs_commit_step();
-		if (!has_noticed && ttl_docs_elapsed() - began >= NOTICE_AFTER * INT64CONST(1000))
+		if (!has_noticed && ttl_docs_elapsed() - began >= NOTICE_AFTER)
 		{
 			ttl_docs_notice_lock_holders(relid);
 			has_noticed = true;

@@ -74,7 +74,6 @@
 /* between rounds over busy rows, in milliseconds */
 #define FIRST_BUSY_PAUSE	50
 #define LONGEST_BUSY_PAUSE	1000
-#define NOTICE_AFTER		(2 * USECS_PER_SEC)
 
 /* The fill of one table */
 typedef struct Fill

@@ -10,6 +10,9 @@
 
 #include "online/online.h"
 
+/* after so many microseconds of waiting, a notice names those we wait for */
+#define NOTICE_AFTER		(2 * USECS_PER_SEC)
+
 /* procedure.c */
 extern void ttl_docs_require_client_call(FunctionCallInfo fcinfo, const char *instead);
 extern void ttl_docs_commit_step(void);

@@ -124,5 +124,7 @@ overwrite(NewRow *row, AttrNumber attno, char *place, Datum value,
 		  const void *bytes, Size size)
 {
 	memcpy(place, bytes, size);
-	row->slot->tts_values[attno - 1] = value;
+	/* where the type is passed by reference, the slot points to these bytes */
+	if (TupleDescAttr(row->slot->tts_tupleDescriptor, attno - 1)->attbyval)
+		row->slot->tts_values[attno - 1] = value;
 }
