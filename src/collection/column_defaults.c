@@ -3,8 +3,9 @@
  * column_defaults.c
  *		The defaults of the system columns.
  *
- * The trigger replaces the defaults, so they only matter for speed, and for
- * rows that our trigger has not seen.  Such rows are in tables that were
+ * The trigger replaces the defaults, also in a restore and in replication, which
+ * keep the values that they bring (write/stamp.c recognises now() there).  So
+ * they only matter for speed, and for rows that our trigger has not seen.  Such rows are in tables that were
  * created with LIKE ... INCLUDING DEFAULTS and are attached or adopted later;
  * recompute.c completes them.
  *

@@ -113,6 +113,7 @@ typedef struct Batch
 	TupleTableSlot *row;
 	TupleTableSlot *new_row;
 	bool		computes_generated; /* does a generated column depend on ours? */
+	bool		changes_key;	/* has a unique index a system column? */
 	int64		written;
 	int64		busy;
 	BlockNumber stopped_at;		/* the first block that was not read */
@@ -137,6 +138,7 @@ static void require_owner(Oid relid);
 static void open_rows(Batch *batch);
 static void find_last_modified(Batch *batch);
 static bool depends_on_system_column(Relation rel, const Collection *collection);
+static bool has_system_column(const Bitmapset *columns, const Collection *collection);
 static void read_blocks(Fill *fill, Batch *batch, BlockNumber from, BlockNumber count);
 static void note_busy_block(Fill *fill, BlockNumber block);
 static FillOutcome fill_row(Fill *fill, Batch *batch);
@@ -298,6 +300,9 @@ begin_batch(Fill *fill, Batch *batch)
 	CheckCmdReplicaIdentity(batch->rel, CMD_UPDATE);
 	find_last_modified(batch);
 	batch->computes_generated = depends_on_system_column(batch->rel, &batch->collection);
+	batch->changes_key =
+		has_system_column(RelationGetIndexAttrBitmap(batch->rel, INDEX_ATTR_BITMAP_KEY),
+						  &batch->collection);
 	return FILL_DONE;
 }
 
@@ -374,9 +379,16 @@ depends_on_system_column(Relation rel, const Collection *collection)
 		if (att->attgenerated)
 			pull_varattnos(stringToNode(constr->defval[i].adbin), 1, &used);
 	}
-	return bms_is_member(collection->ts - FirstLowInvalidHeapAttributeNumber, used) ||
-		bms_is_member(collection->ttl - FirstLowInvalidHeapAttributeNumber, used) ||
-		bms_is_member(collection->slot - FirstLowInvalidHeapAttributeNumber, used);
+	return has_system_column(used, collection);
+}
+
+/* Is a system column in a set of columns? */
+static bool
+has_system_column(const Bitmapset *columns, const Collection *collection)
+{
+	return bms_is_member(collection->ts - FirstLowInvalidHeapAttributeNumber, columns) ||
+		bms_is_member(collection->ttl - FirstLowInvalidHeapAttributeNumber, columns) ||
+		bms_is_member(collection->slot - FirstLowInvalidHeapAttributeNumber, columns);
 }
 
 /*
@@ -593,7 +605,8 @@ update_row(Batch *batch, bool wait, compat_UpdateIndexes *update_indexes)
 /*
  * Locks the current row, unless that would mean waiting.  For example, a
  * foreign key check of another session locks the row, too, but does not mind an
- * update that keeps the key.
+ * update that keeps the key.  The lock must be as strong as that of the update,
+ * which would wait otherwise.
  */
 static bool
 lock_row(Batch *batch, TM_Result *result)
@@ -603,7 +616,8 @@ lock_row(Batch *batch, TM_Result *result)
 
 	*result = table_tuple_lock(batch->rel, &batch->row->tts_tid, batch->snapshot,
 							   locked, GetCurrentCommandId(true),
-							   LockTupleNoKeyExclusive, LockWaitSkip, 0, &failure);
+							   batch->changes_key ? LockTupleExclusive : LockTupleNoKeyExclusive,
+							   LockWaitSkip, 0, &failure);
 	ExecDropSingleTupleTableSlot(locked);
 	return *result == TM_Ok;
 }

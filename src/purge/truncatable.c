@@ -4,7 +4,8 @@
  *		Whether a truncation of a table pays, and means the same as deleting its rows.
  *
  * Only large tables are truncated: a truncation creates new files, and locks out all
- * other sessions for a few milliseconds.
+ * other sessions for a few milliseconds.  (If functions in the indexes of the owner are
+ * slow, it can be the time limit of a batch.)
  *
  * A truncation runs no trigger and reports no row.  So the rows are deleted in these
  * cases:
@@ -19,6 +20,7 @@
  * - The owner has revoked the right to truncate the table from himself.
  * - The purge index does not show all rows: it is BRIN, it has a predicate, or it was
  *   built over HOT chains that it does not describe.
+ * - A restore has brought the collection, and with it the slots of its rows.
  * - The table is not a heap, so our knowledge of snapshots (truncation.c) does not apply.
  *
  * Holds are checked where the target is opened (target.c).  A shard that Citus moves
@@ -48,6 +50,7 @@
 /* minimum size of a table with its TOAST table */
 #define MIN_PAGES	1000
 
+static bool has_right_slots(const PurgeTarget *target);
 static bool shows_all_rows(const PurgeTarget *target);
 static bool has_trigger_of_delete(Relation rel);
 static bool has_logical_slot(void);
@@ -60,6 +63,7 @@ ttl_docs_may_truncate(const PurgeTarget *target)
 
 	return ttl_docs_is_large(rel) &&
 		rel->rd_rel->relam == HEAP_TABLE_AM_OID &&
+		has_right_slots(target) &&
 		shows_all_rows(target) &&
 		!has_trigger_of_delete(rel) &&
 		(target->root == NULL || !has_trigger_of_delete(target->root)) &&
@@ -84,6 +88,17 @@ ttl_docs_is_large(Relation rel)
 		table_close(toast_rel, AccessShareLock);
 	}
 	return pages >= MIN_PAGES;
+}
+
+/*
+ * Has our trigger, or adopt(), computed the slots of all rows?  A restore may have
+ * written rows before it created the trigger.
+ */
+static bool
+has_right_slots(const PurgeTarget *target)
+{
+	return !ttl_docs_was_restored(target->collection.root, &target->collection.settings) &&
+		ttl_docs_has_trigger(RelationGetRelid(target->rel));
 }
 
 /* Does the purge index have an entry for each version of each row? */

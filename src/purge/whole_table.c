@@ -24,10 +24,9 @@
  * restore into an existing collection, and under session_replication_role = replica
  * (write/stamp.c): a slot that replication brings is kept only if it is right.  A slot is
  * rounded up, so it never ends before the document expires.  adopt() and ATTACH PARTITION
- * check the slots of existing rows (collection/recompute.c).  Two things are trusted:
- *
- * - the rows of a dump that is restored before the trigger exists;
- * - the index: a corrupt index can lack entries.  amcheck finds that.
+ * check the slots of existing rows (collection/recompute.c).  A restored collection is
+ * not truncated (truncatable.c).  The index itself is trusted: a corrupt index can lack
+ * entries.  amcheck finds that.
  *
  * BRIN is not used.  Its summaries never shrink, and it knows nothing about the blocks
  * that are not summarized, which are usually the last ones.  Before PostgreSQL 15.3,

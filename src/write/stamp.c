@@ -19,7 +19,9 @@
  * - If the publisher does not send _ttl, then _ttl comes from the document.
  *   This happens if the publisher's table is a plain table, or if the column
  *   list of the publication omits _ttl.
- * - If the publisher does not send _ts, then the new row of an UPDATE arrives
+ * - If the publisher does not send _ts, then the new row of an INSERT arrives with
+ *   the default of the column, which is not kept either.  A restore is the same.
+ *   The new row of an UPDATE arrives
  *   with the _ts of the old row.  We set _ts to the clock, because the
  *   publisher has just written the document.  We do this only if a
  *   replication origin or an apply worker shows that replication writes the
@@ -38,6 +40,7 @@
 #include "postgres.h"
 
 #include "access/htup_details.h"
+#include "access/xact.h"
 #include "catalog/pg_type.h"
 #include "utils/datum.h"
 #include "utils/lsyscache.h"
@@ -353,13 +356,19 @@ sent_stamp(const DocumentWriter *writer, Relation rel, const NewRow *row)
 	return ttl_docs_make_stamp(ts, ts_isnull, ttl, ttl_isnull);
 }
 
+/*
+ * Has somebody sent the _ts of the row?  If not, core has computed the default of
+ * the column, now(), before it called us.  That is the start of the transaction,
+ * and a long COPY could end after such documents had expired.  A value from
+ * elsewhere is not equal to it.
+ */
 static bool
 has_ts(const DocumentWriter *writer, Relation rel, const NewRow *row)
 {
 	bool		isnull;
+	Datum		ts = ttl_docs_row_value(row, rel, writer->collection.ts, &isnull);
 
-	(void) ttl_docs_row_value(row, rel, writer->collection.ts, &isnull);
-	return !isnull;
+	return !isnull && DatumGetTimestampTz(ts) != GetCurrentTransactionStartTimestamp();
 }
 
 /* Stamps a row of replication, by the rules in the header of this file. */
@@ -395,9 +404,8 @@ ttl_docs_keep_replicated_stamp(DocumentWriter *writer, Relation rel,
 
 /*
  * Reads the ttl of a replicated row from its document, unless the publisher
- * has certainly sent _ttl, or the UPDATE does not change the document.  A
- * column that was not sent is NULL in an INSERT, and has its old value in an
- * UPDATE.  If the publisher did send this value, reading the document changes
+ * has certainly sent _ttl, or the UPDATE does not change the document.  If _ttl
+ * was not sent, it is NULL in an INSERT, and has its old value in an UPDATE.  If the publisher did send this value, reading the document changes
  * nothing, because the publisher's value comes from the document.
  */
 static void

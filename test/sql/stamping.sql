@@ -264,6 +264,25 @@ SELECT id, doc FROM j ORDER BY id;
 DROP TABLE j;
 DROP FUNCTION pass_time(), late_update();
 
+-- A restore and replication keep a _ts that they bring.  The default of the column does not
+-- count: it is the start of the transaction, which can be long ago.
+SELECT ttl_docs.create_collection('brought', 1000);
+BEGIN;
+SET LOCAL ttl_docs.clock_offset = 100;
+SET LOCAL row_security = off;
+INSERT INTO brought (id, doc) VALUES ('restore, default', '{}');
+COPY brought (id, doc) FROM stdin;
+restore by COPY, default	{}
+\.
+INSERT INTO brought (id, doc, _ts) VALUES ('restore, _ts', '{}', now() - interval '1 s');
+SET LOCAL session_replication_role = replica;
+INSERT INTO brought (id, doc) VALUES ('replication, default', '{}');
+INSERT INTO brought (id, doc, _ts) VALUES ('replication, _ts', '{}', now() - interval '1 s');
+SELECT id, _ts > now() + interval '50 s' AS clock, _ts = now() - interval '1 s' AS brought
+  FROM brought ORDER BY id COLLATE "C";
+ROLLBACK;
+DROP TABLE brought;
+
 -- The trigger function works only as the trigger of a collection.
 SELECT ttl_docs_internal.write_document();
 \echo :SQLSTATE

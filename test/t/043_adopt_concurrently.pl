@@ -172,6 +172,19 @@ is_adopted('foreign key check');
 $session->quit;
 sql('DROP TABLE child');
 
+# A unique index has a system column, so the adoption changes a key.  Then the lock of a foreign key check makes
+# the row busy.
+half_adopt();
+sql('CREATE TABLE child (id int REFERENCES t); CREATE UNIQUE INDEX key ON t (id, _slot)');
+$session = hold('BEGIN', 'INSERT INTO child VALUES (2)');
+adopt_until('waiting for busy rows');
+is(sql('SELECT rows_busy FROM ttl_docs.stat_progress'), '1', 'a row is busy if its key would change');
+is(sql("SELECT count(*) FROM pg_locks WHERE NOT granted"), '0', 'the adoption does not wait for a lock');
+$session->quit;
+adoption_ends();
+sql('DROP TABLE child; DROP INDEX key');
+is_adopted('key with a system column');
+
 # ---- Refused at once ----
 
 half_adopt();

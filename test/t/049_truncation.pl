@@ -448,6 +448,16 @@ for my $case (sort keys %unlike)
 	resume($case);
 	until_deleted($case, $case);
 }
+# The slots of a dump are not trusted: somebody may have edited it.
+make_expired('restored');
+my $dump = $node->basedir . '/restored.sql';
+$node->command_ok([ 'pg_dump', '-t', 'restored', '-f', $dump, $node->connstr('postgres') ], 'a collection is dumped');
+sql(q{SELECT ttl_docs.drop_collection('restored')});
+$node->command_ok([ 'psql', '-XqAt', '-v', 'ON_ERROR_STOP=1', '-f', $dump, '-d', $node->connstr('postgres') ], 'and restored');
+is(on_disk('restored'), $documents, 'all documents are on disk again');
+resume('restored');
+until_deleted('restored', 'a restored collection');
+
 make_expired('switched_off');
 configure('ttl_docs.purge_truncate = off');
 until_is('SHOW ttl_docs.purge_truncate', 'off', 'purge_truncate is off');
