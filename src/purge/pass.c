@@ -100,7 +100,7 @@ ttl_docs_begin_pass(TablePass *pass)
 	pass->progress = table->progress;
 	pass->epoch = table->epoch;
 	pass->continues = table->state == PURGE_WORKING || table->state == PURGE_CAPPED ||
-		ttl_docs_awaits_truncation(table);
+		table->state == PURGE_TRUNCATING;
 	if (table->batch_limit > 0)
 		pass->batch_limit = Min(table->batch_limit, pass->row_limit);
 	LWLockRelease(ttl_docs_purge_shared->lock);
@@ -181,7 +181,9 @@ search(TablePass *pass)
 	pass->find_limit = Min(pass->find_limit * 4, MAX_CANDIDATES);
 	if (keeps_entry(pass))
 	{
-		pass->target.table->state = PURGE_WORKING;
+		/* the table may still have to wait */
+		if (pass->target.table->state != PURGE_TRUNCATING)
+			pass->target.table->state = PURGE_WORKING;
 		store_backlog(pass, clock);
 	}
 	return true;

@@ -87,8 +87,7 @@ ttl_docs_pass_is_held(TablePass *pass)
 void
 ttl_docs_pass_awaits_truncation(TablePass *pass, TimestampTz next_visit)
 {
-	pass->awaits_truncation = true;
-	end_in_state(pass, PURGE_WAITING, next_visit);
+	end_in_state(pass, PURGE_TRUNCATING, next_visit);
 }
 
 /* An error that is not the fault of a document: pass->error. */
@@ -275,7 +274,7 @@ ttl_docs_end_pass(TablePass *pass, bool capped)
 	if (pass->state != PURGE_TROUBLE)
 		table->failures = 0;
 	if ((pass->state == PURGE_IDLE || pass->state == PURGE_WAITING) &&
-		!pass->table_is_busy && !pass->awaits_truncation)
+		!pass->table_is_busy)
 	{
 		table->backlog = pass->progress.left.busy;
 		table->undeletable = pass->progress.left.undeletable;

@@ -63,6 +63,7 @@
 typedef enum PurgeState
 {
 	PURGE_IDLE,					/* no document has expired */
+	PURGE_TRUNCATING,			/* the purge waits until it can truncate the table */
 	PURGE_WORKING,				/* expired documents are being purged */
 	PURGE_CAPPED,				/* the purge waits because of purge_max_rate */
 	PURGE_WAITING,				/* other sessions have locked the table or expired
@@ -646,8 +647,6 @@ typedef struct TablePass
 	/* truncation */
 	bool		is_large;		/* the table is large enough */
 	bool		has_considered; /* whether to truncate the table */
-	bool		awaits_truncation;	/* the pass has ended because the table will be
-									 * truncated soon */
 	TimestampTz ahead;			/* how far a lazy collection is searched for the
 								 * earliest expiry */
 	TimestampTz first_live;		/* when the first live row expires that these
@@ -701,7 +700,6 @@ extern void ttl_docs_truncate_table(void *arg);
 
 /* truncation.c */
 extern bool ttl_docs_step_truncation(TablePass *pass);
-extern bool ttl_docs_awaits_truncation(const PurgeTable *table);
 extern bool ttl_docs_note_is_valid(const PurgeTruncation *note,
 								   const PurgeTarget *target, TimestampTz clock);
 

@@ -17,9 +17,10 @@ static const struct
 	const char *hint;
 }			states[] = {
 	[PURGE_IDLE] = {"idle", NULL},
+	[PURGE_TRUNCATING] = {"truncating", "The purge waits until it can truncate the table. If this lasts longer than ttl_docs.purge_truncate_wait, a session has an old snapshot; see backend_xmin in pg_stat_activity."},
 	[PURGE_WORKING] = {"purging", NULL},
 	[PURGE_CAPPED] = {"capped", "Raise ttl_docs.purge_max_rate, or set it to 0."},
-	[PURGE_WAITING] = {"waiting", "Other sessions hold locks on the table or on expired documents; see pg_locks. Or the purge waits until it can truncate the table; see backend_xmin in pg_stat_activity for sessions with an old snapshot."},
+	[PURGE_WAITING] = {"waiting", "Other sessions hold locks on the table or on expired documents; see pg_locks."},
 	[PURGE_TROUBLE] = {"failing", "See last_error. The purge retries less and less often. After you have fixed the cause: SELECT ttl_docs.resume_purge(%s)."},
 	[PURGE_NO_INDEX] = {"no index", "To build the purge index: SELECT ttl_docs.set_indexing(%s, 'consistent')."},
 	[PURGE_BLOCKED] = {"blocked", "The delete would run untrusted code as the owner of the table; last_error names it. Give the trigger function to the owner of the table with ALTER FUNCTION ... OWNER TO, and use only built-in immutable functions in the WHEN clause of the trigger."},
@@ -32,10 +33,14 @@ static const struct
 	[PURGE_PAUSED] = {NULL, "The purge was paused with ttl_docs.pause_purge(). To resume it: SELECT ttl_docs.resume_purge(%s)."},
 };
 
-/* All states that the views show, from the least to the most severe */
+/*
+ * All states that the views show, from the least to the most severe.  "truncating" is
+ * less severe than "purging": alerts ignore the backlog of a collection only if all of
+ * its tables with a backlog wait for a truncation.
+ */
 static const char *const by_severity[] = {
-	"idle", "off", "uncounted", "purging", "capped", "waiting", "failing", "no index",
-	"disabled", "no worker", "no launcher", "blocked", "pg_repack", "moving",
+	"idle", "off", "uncounted", "truncating", "purging", "capped", "waiting", "failing",
+	"no index", "disabled", "no worker", "no launcher", "blocked", "pg_repack", "moving",
 	"subscription", "clock jump", "grace", "restored", "paused", "standby",
 	STATE_UNREACHABLE
 };

@@ -358,13 +358,6 @@ apply(TablePass *pass, Consideration *work)
 	return work->decision != DELETE_ROWS && work->decision != GIVE_UP;
 }
 
-/* Has the purge of the table stopped because the table will be truncated soon? */
-bool
-ttl_docs_awaits_truncation(const PurgeTable *table)
-{
-	return table->truncation.is_noted || table->truncation.last_expiry != DT_NOBEGIN;
-}
-
 /* Begins with the first stage. */
 static void
 forget_note(PurgeTruncation *state)

@@ -20,6 +20,12 @@ my @headings = map { $_->[0] } sections_of('docs/reference.md');
 my %section = map { @$_ } sections_of('docs/reference.md');
 my $readme = slurp_file('README.md');
 
+# operations.md describes all states of the purge, from the least to the most severe.
+my ($severity) = slurp_file('src/purge/state_names.c') =~ /^static const char \*const by_severity\[\] = \{(.*?)^\};/ms;
+my ($states) = slurp_file('docs/operations.md') =~ /^\| state \| meaning \| action \|\n(.*?)^\n/ms;
+is(join(', ', $states =~ /^\| `([^`]*)` \|/mg),
+	join(', ', $severity =~ /"([^"]*)"/g, 'unreachable node'), 'operations.md has the states in their order');
+
 # Who can change a setting, in the words of the reference.
 my %context = (
 	postmaster => 'config, restart',

@@ -103,11 +103,20 @@ sub until_deleted
 	return;
 }
 
+# Returns the number of collections with this name that the second alert query of operations.md finds.
+my ($behind) = slurp_file('docs/operations.md') =~ /^-- 2\. The purge does not keep up[^\n]*\n(.*?);\n/ms;
+
+sub alerts_of
+{
+	my ($collection) = @_;
+	return sql("SELECT count(*) FROM ($behind) AS behind WHERE collection = '$collection'::regclass");
+}
+
 # The purge waits, and all documents are on disk.  Counts as two tests.
-sub until_waiting
+sub until_truncating
 {
 	my ($collection, $name) = @_;
-	until_state($collection, 'waiting', "$name: the purge waits");
+	until_state($collection, 'truncating', "$name: the purge waits");
 	is(on_disk($collection), $documents, "$name: all documents are on disk");
 	return;
 }
@@ -168,7 +177,7 @@ reload_with($standby, 'hot_standby_feedback = on');
 $reader = standby_session('awaited');
 until_is(q{SELECT count(backend_xmin) FROM pg_stat_replication}, 1, 'the standby sends its feedback');
 resume('awaited');
-until_waiting('awaited', 'a standby with feedback');
+until_truncating('awaited', 'a standby with feedback');
 is($reader->query('SELECT count(*) FROM awaited'), $documents, 'standby with feedback: the session sees all documents');
 $reader->query('COMMIT');
 until_truncated('awaited', 'a standby with feedback');
@@ -219,7 +228,7 @@ sub sees_all
 	my $reader = session();
 	@others = $case{begin}->($reader);
 	advance(200);
-	until_waiting($collection, $name);
+	until_truncating($collection, $name);
 	is($case{count}->($reader, @others), $documents, "$name: the session sees all documents");
 	$case{end} ? $case{end}->($reader, @others) : $reader->query('COMMIT');
 	until_truncated($collection, $name);
@@ -318,7 +327,7 @@ make_expired('renewed');
 my $old = session();
 $old->query('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1');
 resume('renewed');
-until_waiting('renewed', 'an old snapshot');
+until_truncating('renewed', 'an old snapshot');
 sql(q{INSERT INTO renewed (id, doc) VALUES ('new', '{}')});
 until_is("SELECT on_disk('renewed')", 1, 'a new document arrives: the others are deleted one by one');
 $old->query('COMMIT');
@@ -334,7 +343,7 @@ my $user = session();
 $user->query('BEGIN; SELECT count(*) FROM locked');
 my $xid = sql('SELECT pg_snapshot_xmax(pg_current_snapshot())');
 resume('locked');
-until_waiting('locked', 'a session uses the table');
+until_truncating('locked', 'a session uses the table');
 until_is(q{SELECT count(*) FROM pg_locks WHERE relation = 'locked'::regclass AND NOT granted}, 0, 'the purge does not wait for the lock');
 advance(70);
 until_deleted('locked', 'the table is in use for a minute');
@@ -344,7 +353,7 @@ make_expired('free_again');
 $user = session();
 $user->query('BEGIN; LOCK TABLE free_again IN ROW SHARE MODE');
 resume('free_again');
-until_waiting('free_again', 'a session has locked the table');
+until_truncating('free_again', 'a session has locked the table');
 # before the note there is one id, and the attempts need none
 $xid = sql('SELECT pg_snapshot_xmax(pg_current_snapshot())');
 ok(wait_for_visits(3), 'the purge tries again');
@@ -358,7 +367,7 @@ make_expired('toasted');
 $user = session();
 $user->query(q{BEGIN; SELECT count(*) FROM } . sql(q{SELECT reltoastrelid::regclass FROM pg_class WHERE oid = 'toasted'::regclass}));
 resume('toasted');
-until_waiting('toasted', 'a session uses the TOAST table');
+until_truncating('toasted', 'a session uses the TOAST table');
 # several attempts; an attempt that waited would hold the lock of the table meanwhile
 is(sql(q{
 	CREATE FUNCTION was_waiting(toast oid) RETURNS boolean LANGUAGE plpgsql AS $$
@@ -372,6 +381,23 @@ is(sql(q{
 		RETURN false;
 	END $$;
 	SELECT was_waiting(reltoastrelid) FROM pg_class WHERE oid = 'toasted'::regclass}), 'f', 'the purge does not wait for the lock of the TOAST table');
+# A worker that only tries again does not change the state.
+is(sql(q{
+	CREATE FUNCTION states_of(collection regclass) RETURNS text[] LANGUAGE plpgsql AS $$
+	DECLARE
+		stop timestamptz := clock_timestamp() + interval '3 s';
+		shown text;
+		states text[] := '{}';
+	BEGIN
+		WHILE clock_timestamp() < stop LOOP
+			shown := (ttl_docs_internal.collection_stats(collection)).state;
+			IF shown <> ALL (states) THEN
+				states := states || shown;
+			END IF;
+		END LOOP;
+		RETURN states;
+	END $$;
+	SELECT states_of('toasted')}), '{truncating}', 'the state stays the same while the purge tries again');
 $user->query('COMMIT');
 until_truncated('toasted', 'the lock of the TOAST table is released');
 $user->quit;
@@ -390,17 +416,19 @@ sub make_mixed
 # All documents expire soon, and the first ones have expired.
 make_mixed('soon', $now + 30, '{}');
 resume('soon');
-until_state('soon', 'waiting', 'the last document expires soon: the purge waits');
+until_state('soon', 'truncating', 'the last document expires soon: the purge waits');
 is(on_disk('soon'), $documents + 1, 'the last document expires soon: nothing is deleted');
 is(sql(stat_of('estimated_backlog > 0, oldest_overdue > $$1 h$$', 'soon')),
 	't|t', 'the last document expires soon: the view shows the backlog');
+like(sql(stat_of('hint', 'soon')), qr/ttl_docs\.purge_truncate_wait.*backend_xmin/, 'the last document expires soon: there is a hint');
+is(alerts_of('soon'), 1, 'the oldest document expired long before purge_truncate_wait: the alert query finds the table');
 advance(120);
 until_truncated('soon', 'the last document has expired');
 
 # Documents that expire later arrive meanwhile.
 make_mixed('busy', $now + 30, '{}');
 resume('busy');
-until_state('busy', 'waiting', 'a table in use: the purge waits');
+until_state('busy', 'truncating', 'a table in use: the purge waits');
 sql("SET ttl_docs.clock_offset = '" . ($now + 150) . q{ s'; INSERT INTO busy (id, doc) VALUES ('later', '{}')});
 until_on_disk('busy', 2, 'a table in use: the documents are deleted one by one');
 
@@ -418,8 +446,9 @@ until_is('SHOW ttl_docs.purge_truncate_wait', '2d', 'purge_truncate_wait is two 
 ok(let_workers_visit($node, 'postgres'), 'purge_truncate_wait: workers know it');
 make_mixed('patient', $now, '{"ttl": 86400}');
 resume('patient');
-until_state('patient', 'waiting', 'purge_truncate_wait: the purge waits for the last document');
+until_state('patient', 'truncating', 'purge_truncate_wait: the purge waits for the last document');
 is(on_disk('patient'), $documents + 1, 'purge_truncate_wait: nothing is deleted');
+is(alerts_of('patient'), 0, 'purge_truncate_wait: the alert query allows for the wait');
 configure('ttl_docs.purge_truncate_wait = 0');
 until_on_disk('patient', 1, 'purge_truncate_wait: without it, the purge does not wait');
 configure('ttl_docs.purge_truncate_wait = 5min');

@@ -117,7 +117,7 @@ sql(q{
 configure(q{ttl_docs.purge_truncate_wait = '2d'});
 ok(let_workers_visit($node, 'postgres'), 'workers wait for two days');
 sql(q{SELECT ttl_docs.resume_purge('waits')});
-until_state('waits', 'waiting', 'the last document expires in a day: the purge waits');
+until_state('waits', 'truncating', 'the last document expires in a day: the purge waits');
 is(on_disk('waits'), $documents + 1, 'the last document expires in a day: nothing is deleted');
 is(sql('SELECT count(*) FROM waits'), 1, 'the last document expires in a day: the others are invisible');
 sql('DELETE FROM waits');

@@ -32,6 +32,8 @@ my ($act) = $operations =~ /^-- 1\. Somebody has to act.*?IN \(([^)]*)\)/ms;
 my ($held) = $operations =~ /^-- 3\. Expired documents that no worker.*?IN \(([^)]*)\)/ms;
 is(states_of('TtlDocsCollectionNotPurged'), sorted($act =~ /'([^']*)'/g, 'unreachable node'), 'states that need somebody');
 is(states_of('TtlDocsCitusNodeNotPurged'), states_of('TtlDocsCollectionNotPurged'), 'states of shards that need somebody');
+my ($behind) = $operations =~ /^-- 2\. The purge does not keep up(.*?);$/ms;
+is(states_of('TtlDocsPurgeBehind'), sorted($behind =~ /state = '([^']*)'/g), 'states in which a backlog is no alert at first');
 is(states_of('TtlDocsHoldForgotten'), sorted($held =~ /'([^']*)'/g), 'states of forgotten holds');
 
 sub sorted
@@ -42,7 +44,7 @@ sub sorted
 sub states_of
 {
 	my ($alert) = @_;
-	my ($states) = $alerts =~ /- alert: \Q$alert\E\n.*?state=~"([^"]*)"/s;
+	my ($states) = $alerts =~ /- alert: \Q$alert\E\n.*?state=~?"([^"]*)"/s;
 	return sorted(split /\|/, $states);
 }
 
@@ -114,7 +116,8 @@ until_value($prometheus, 'abs(ttl_docs_server_clock_seconds - timestamp(ttl_docs
 	'1, 1', 'the clocks of the servers');
 
 my %expected = (
-	'public.purged' => { state => 'idle', backlog_documents => 0, purged_documents_total => 5, oldest_overdue_seconds => 0 },
+	'public.purged' => { state => 'idle', backlog_documents => 0, purged_documents_total => 5, oldest_overdue_seconds => 0,
+		truncations_total => 0, truncated_documents_total => 0, truncate_wait_seconds => 300 },
 	'public.backlog' => { state => 'capped', backlog_unknown => 0, undeletable_documents => 0 },
 	'public.held' => { state => 'paused', backlog_documents => 4, default_ttl_seconds => 3600 },
 	'public.referenced' => { state => 'idle', undeletable_documents => 1, backlog_unknown => 0 },
@@ -171,6 +174,31 @@ $primary->safe_psql('postgres', q{
 	SELECT ttl_docs.resume_purge('referenced');
 });
 until_alerts($prometheus, [], 'no alert is left');
+
+# ---- A table that waits to be truncated ----
+
+# All documents of a large table expired an hour ago, except for one that expires in half an hour.
+reload_with($primary, q{ttl_docs.purge_truncate_wait = '1d'});
+$primary->safe_psql('postgres', q{
+	SELECT ttl_docs.create_collection('day', 3600);
+	SELECT ttl_docs.pause_purge('day');
+	SET ttl_docs.clock_offset = '-2h';
+	INSERT INTO day (id, doc)
+		SELECT gen_random_uuid(), jsonb_build_object('text', repeat('x', 1900)) FROM generate_series(1, 4400);
+	SET ttl_docs.clock_offset = '-30min';
+	INSERT INTO day (id, doc) VALUES ('last', '{}');
+	SELECT ttl_docs.resume_purge('day');
+});
+my $day = 'instance="primary", collection="public.day"';
+until_value($prometheus, "ttl_docs_collection_state_info{$day, state=\"truncating\"}", 1, 'a table waits to be truncated');
+until_value($prometheus, "ttl_docs_collection_truncate_wait_seconds{$day}", 86400, 'it may wait for a day');
+until_value($prometheus, "ttl_docs_collection_oldest_overdue_seconds{$day} > bool 3500", 1, 'its documents expired an hour ago');
+my ($rule) = $alerts =~ /- alert: TtlDocsPurgeBehind\n.*?expr: >-\n(.*?)^        for:/ms;
+is(join(', ', values_of($prometheus, $rule)), '', 'that is no alert');
+$primary->safe_psql('postgres', q{DELETE FROM day WHERE id = 'last'});
+until_value($prometheus, "ttl_docs_collection_truncations_total{$day}", 1, 'without the last document, it is truncated');
+until_value($prometheus, "ttl_docs_collection_truncated_documents_total{$day} > bool 4000", 1, 'the estimate of its documents');
+until_value($prometheus, "ttl_docs_collection_purged_documents_total{$day}", 0, 'no document was deleted one by one');
 
 # ---- What the exporter cannot read ----
 

@@ -54,6 +54,10 @@ until_value($prometheus, 'ttl_docs_collection_state_info{state="capped"}', 1, 't
 until_value($prometheus, qq(sum(ttl_docs_node_shards{node="$_"})), 2, "half of the shards are on $_") for $node1, $node2;
 until_value($prometheus, 'ttl_docs_collection_backlog_documents > bool 5000', 1, 'the backlog is that of all nodes');
 until_value($prometheus, "ttl_docs_node_backlog_documents{node=\"$_\"} > bool 2000", 1, "the backlog of $_") for $node1, $node2;
+until_value($prometheus, 'min by (node) (ttl_docs_node_truncate_wait_seconds)', '300, 300', 'shards may wait for five minutes');
+until_value($prometheus, "ttl_docs_shards_$_", '0, 0', "$_ of both nodes") for qw(truncations_total truncated_documents_total);
+until_value($prometheus, "ttl_docs_shards_purged_documents_total{node=\"$_\"} > bool 0", 1, "purged documents of $_")
+  for $node1, $node2;
 until_alerts(
 	$prometheus,
 	[
