@@ -165,7 +165,8 @@ $snapshot->query_safe($_) for ('BEGIN ISOLATION LEVEL REPEATABLE READ', 'SELECT 
 $run = IPC::Run::start([ 'psql', '-XAtq', '-d', $primary->connstr('postgres'), '-c', $call ], '<', \undef, '>', \$out, '2>', \$err);
 $primary->poll_query_until('postgres', q{SELECT EXISTS (SELECT FROM ttl_docs.stat_progress WHERE phase = 'building the index')});
 my $reader = $primary->background_psql('postgres');
-$reader->query_safe($_) for ('BEGIN', 'SELECT count(*) FROM t');
+# a query would also lock the new index of t1, and then the adoption waits for it
+$reader->query_safe($_) for ('BEGIN', 'LOCK TABLE ONLY t IN ACCESS SHARE MODE');
 my ($detach_out, $detach_err) = ('', '');
 my $detach = IPC::Run::start([ 'psql', '-XAtq', '-d', $primary->connstr('postgres'), '-c', 'ALTER TABLE t DETACH PARTITION t2 CONCURRENTLY' ],
 	'<', \undef, '>', \$detach_out, '2>', \$detach_err);

@@ -134,7 +134,7 @@ class AdoptConcurrently(Waiting, LooseStep):
             return False
         if self.ending is None:
             return True
-        if holder is None or holder.failed or self.session in self.ending.sessions():
+        if holder is None or holder.failed or holder.deferred or self.session in self.ending.sessions():
             return False
         if self.phase == WAITING_FOR_A_LOCK:
             return holder in table.readers
