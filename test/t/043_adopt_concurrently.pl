@@ -270,8 +270,8 @@ is_adopted('old snapshot');
 
 # ---- Interruptions in each phase ----
 
-# The phases, with what keeps the adoption there.  To keep it before the switch, a session writes to the
-# table while the index build waits for another one's snapshot.
+# The phases, with what keeps the adoption there.  VACUUM sleeps after each page.  To keep the adoption
+# before the switch, a session writes to the table while the index build waits for another one's snapshot.
 sub keep_in
 {
 	my ($phase) = @_;
@@ -283,6 +283,12 @@ sub keep_in
 		adopt_until($phase, 'SET ttl_docs.adopt_pause = 60000');
 		$node->poll_query_until('postgres', 'SELECT blocks_done BETWEEN 1 AND blocks_total - 1 FROM ttl_docs.stat_progress');
 		return sub { sql(q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query ~ 'pg_sleep.600' AND pid <> pg_backend_pid()}); $active->finish; };
+	}
+	if ($phase eq 'vacuuming')
+	{
+		make_table(2000);
+		adopt_until($phase, 'SET ttl_docs.adopt_pause = 0; SET vacuum_cost_delay = 100; SET vacuum_cost_limit = 1');
+		return sub { };
 	}
 	if ($phase eq 'waiting for busy rows')
 	{
@@ -307,7 +313,8 @@ sub keep_in
 	return sub { $writer->quit };
 }
 
-for my $phase ('waiting for a lock', 'filling rows', 'waiting for busy rows', 'building the index', 'switching')
+for my $phase ('waiting for a lock', 'filling rows', 'vacuuming', 'waiting for busy rows', 'building the index',
+	'switching')
 {
 	my $let_go = keep_in($phase);
 	sql('SELECT pg_cancel_backend(pid) FROM ttl_docs.stat_progress');

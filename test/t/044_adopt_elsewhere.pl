@@ -150,6 +150,41 @@ sql(q{CALL ttl_docs.adopt_concurrently('t3', 6000, last_modified => 'changed')})
 sql('ALTER TABLE t ATTACH PARTITION t3 FOR VALUES FROM (200) TO (300)');
 is(sql(q{SELECT count(*), count(*) FILTER (WHERE _ts = changed) FROM t3}), '100|100', 'its adoption is completed by itself');
 
+# ---- The end waits for DETACH PARTITION CONCURRENTLY, which waits for a reader ----
+
+sql(q{
+	DROP TABLE t;
+	CREATE TABLE t (id int, doc jsonb, changed timestamptz DEFAULT now() - interval '10 minutes') PARTITION BY RANGE (id);
+	CREATE TABLE t1 PARTITION OF t FOR VALUES FROM (0) TO (100);
+	CREATE TABLE t2 PARTITION OF t FOR VALUES FROM (100) TO (200);
+	INSERT INTO t SELECT i, CASE WHEN i % 2 = 0 THEN '{"ttl": 5000}' ELSE '{}' END::jsonb FROM generate_series(1, 199) AS i;
+});
+$snapshot = $primary->background_psql('postgres');
+$snapshot->query_safe($_) for ('BEGIN ISOLATION LEVEL REPEATABLE READ', 'SELECT 1');
+($out, $err) = ('', '');
+$run = IPC::Run::start([ 'psql', '-XAtq', '-d', $primary->connstr('postgres'), '-c', $call ], '<', \undef, '>', \$out, '2>', \$err);
+$primary->poll_query_until('postgres', q{SELECT EXISTS (SELECT FROM ttl_docs.stat_progress WHERE phase = 'building the index')});
+my $reader = $primary->background_psql('postgres');
+# a query would also lock the new index of t1, and then the adoption waits for it
+$reader->query_safe($_) for ('BEGIN', 'LOCK TABLE ONLY t IN ACCESS SHARE MODE');
+my ($detach_out, $detach_err) = ('', '');
+my $detach = IPC::Run::start([ 'psql', '-XAtq', '-d', $primary->connstr('postgres'), '-c', 'ALTER TABLE t DETACH PARTITION t2 CONCURRENTLY' ],
+	'<', \undef, '>', \$detach_out, '2>', \$detach_err);
+my $detaching = q{SELECT EXISTS (SELECT FROM pg_inherits WHERE inhrelid = 't2'::regclass AND inhdetachpending)};
+$primary->poll_query_until('postgres', $detaching);
+$snapshot->quit;
+$run->pump until $err =~ /waiting until partition/ || !$run->pumpable;
+like($err, qr/NOTICE:  waiting until partition "t2" is detached/, 'a notice says that the end waits for the detaching');
+is(sql(q{SELECT mode FROM ttl_docs.collections WHERE collection = 't'::regclass}), 'off', 'TTL is not on yet');
+is(sql($detaching), 't', 'the adoption does not complete what it waits for');
+$reader->quit;
+$detach->finish;
+$run->finish;
+is($detach_err, '', 'the partition is detached');
+is($err =~ /ERROR/ ? $err : '', '', 'then the adoption ends');
+is(sql(q{SELECT default_ttl, hint FROM ttl_docs.collections WHERE collection = 't'::regclass}), '6000|', 'TTL is on');
+is(sql($wrong), '0', 'all rows are right, without those of the partition');
+
 nothing_crashed($primary);
 nothing_crashed($standby);
 done_testing();

@@ -5,7 +5,7 @@ import json
 
 from citus_load import FLOOR_TTLS, matches
 from citus_nodes import require, seconds
-from crash import read_log
+from crash_checks import read_log
 
 COLLECTIONS = ('docs', 'floors')
 # Keys of a label that differ between tables, or that count only in the transaction that wrote the label

@@ -7,7 +7,7 @@ import threading
 
 import psycopg2
 
-from crash import Worker
+from crash_load import Worker
 from citus_nodes import first_line, require, seconds
 
 KEYS = 25                       # of a session

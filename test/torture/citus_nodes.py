@@ -6,7 +6,7 @@ import time
 
 import psycopg2
 
-from crash import Server, Wrong, require
+from crash_server import Server, Wrong, require
 
 PATIENCE = 60                   # seconds until something counts as hung
 # Seconds of a step of the clock.  The purge is held after a jump of more than 300 seconds.

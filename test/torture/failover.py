@@ -43,8 +43,10 @@ import time
 import psycopg2
 import psycopg2.errorcodes as codes
 
-import crash
-from crash import PAST, PATIENCE, Wrong, require
+import crash_checks
+import crash_load
+from crash_load import PAST
+from crash_server import PATIENCE, Wrong, require
 from failover_clock import measure_wrong_clocks
 from failover_nodes import Cluster
 
@@ -87,22 +89,22 @@ class CarefulMixin:
             raise Unreplicated('a commit was not replicated')
 
 
-class Session(CarefulMixin, crash.Session):
+class Session(CarefulMixin, crash_load.Session):
     unreplicated = 0
 
 
-class Floors(CarefulMixin, crash.Floors):
+class Floors(CarefulMixin, crash_load.Floors):
     unreplicated = 0
 
 
-class Janitor(crash.Janitor):
+class Janitor(crash_load.Janitor):
     """Its statements need no journal."""
 
     def is_lost(self, error):
         return super().is_lost(error) or error.pgcode == codes.QUERY_CANCELED
 
 
-class StandbyChecks(crash.Checks):
+class StandbyChecks(crash_checks.Checks):
     """The checks that do not write."""
 
     def all(self):
@@ -159,7 +161,7 @@ class Torture:
         self.log_offsets = {member: 0 for member in self.cluster.members}
         cursor = self.connect().cursor()
         cursor.execute('CREATE EXTENSION ttl_docs; CREATE EXTENSION amcheck')
-        crash.make_collections(self.connect(), self.workers)
+        crash_load.make_collections(self.connect(), self.workers)
 
     def connect(self):
         """Connects to the primary."""
@@ -200,9 +202,9 @@ class Torture:
 
     def check(self, primary, drain):
         connection = primary.connect()
-        checks = crash.Checks(connection, self.sessions, self.floors, self.random)
+        checks = crash_checks.Checks(connection, self.sessions, self.floors, self.random)
         checks.all()
-        crash.amcheck()
+        crash_checks.amcheck()
         if drain:
             checks.purge_goes_on()
             checks.all()
@@ -215,7 +217,7 @@ class Torture:
             self.amcheck_standby(standby)
             self.counted['checked standbys'] += 1
         for member in self.cluster.members:
-            crash.read_log(member.log, self.log_offsets[member])
+            crash_checks.read_log(member.log, self.log_offsets[member])
             self.log_offsets[member] = os.path.getsize(member.log)
 
     @staticmethod
@@ -223,7 +225,7 @@ class Torture:
         saved = dict(os.environ)
         os.environ.update(PGHOST=standby.socket, PGPORT=str(standby.port), PGTARGETSESSIONATTRS='any')
         try:
-            crash.amcheck()
+            crash_checks.amcheck()
         finally:
             os.environ.update(saved)
 

@@ -5,7 +5,7 @@ administrator has to expect, in the section "Clocks of the nodes".  The facts of
 slow primary, are checked here.
 """
 
-from crash import Server, require
+from crash_server import Server, require
 
 TTL = 1800                      # DefaultTTL of the collection
 WRONG = 3600                    # seconds by which a clock is wrong

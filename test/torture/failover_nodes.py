@@ -19,7 +19,7 @@ import urllib.request
 
 import psycopg2
 
-from crash import PATIENCE, Server, Wrong, require
+from crash_server import PATIENCE, Server, Wrong, require
 
 SCOPE = 'torture'
 # Patroni accepts no shorter time.  After it, the lock of a leader that does not answer expires.

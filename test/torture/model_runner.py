@@ -4,7 +4,8 @@ One thread drives all sessions, so a history is a list.  The runner runs each st
 model first:
 - It skips a step about which the model is unsure.
 - It skips most steps that are blocked.  Some it runs with a short lock_timeout, and they
-  must time out.  Others it runs until the blocking transaction ends (Race).
+  must time out.  Others it runs until the blocking transaction ends (Race).  An adoption waits
+  for an older transaction in the same way (AdoptConcurrently).
 - All other statements must not wait, except for queries that the runner itself stops in
   the middle (Pause).
 
@@ -20,6 +21,7 @@ import time
 
 import psycopg2
 
+from model_adoption import AdoptConcurrently
 from model_steps import Check, Copy, CopyFrom, MoveClock, in_order, of_model, of_server, shown
 from model_store import Blocked, LOCK_NOT_AVAILABLE, OutOfPlace, RC, Refused, Unsure
 from model_time import OutOfTime, RealTime, Travel
@@ -233,6 +235,8 @@ class Runner:
             return self.race(step)
         if isinstance(step, Pause):
             return self.pause(step)
+        if isinstance(step, AdoptConcurrently):
+            return self.adopt_concurrently(step)
         if isinstance(step, Check):
             self.check_all()
             return True
@@ -493,6 +497,47 @@ class Runner:
         self.script.append((pause.session, '-- continues'))
         self.compare(pause, expected, waiting.outcome)
         return True
+
+    # ---- An adoption while other sessions continue ----
+
+    def adopt_concurrently(self, step):
+        """Runs an adoption.  If a transaction keeps it in a phase, runs steps of other sessions, and ends it."""
+        if not step.is_possible(self.world):
+            self.left_out['out of place'] += 1
+            return False
+        self.end_others(step)
+        clock = self.world.clock
+        self.tell_clock(step)
+        with InBackground(self, step, step.sql(self.world)) as adoption:
+            if step.ending is not None:
+                self.wait_for_phase(adoption, step.phase)
+                step.begin(self.world)
+                self.run_meanwhile(step)
+                self.step(step.ending)
+        if step.ending is None:
+            step.begin(self.world)
+        expected = self.predict(step.end(self.world, clock))
+        self.outcomes['adoption, ' + (step.phase or 'alone')] += 1
+        self.script.append((step.session, '-- continues'))
+        self.compare(step, expected, adoption.outcome)
+        return True
+
+    def end_others(self, step):
+        """Rolls back all transactions that an adoption would wait for, except the one that is to keep it."""
+        for number, transaction in enumerate(self.world.open):
+            if transaction is not None and transaction is not step.holder(self.world):
+                self.step(End(number, 'ROLLBACK'))
+        for name in list(self.world.prepared):
+            self.step(EndPrepared(step.session, name, 'ROLLBACK'))
+
+    def wait_for_phase(self, adoption, phase):
+        cursor = self.observer.cursor
+        while adoption.thread.is_alive():
+            cursor.execute('SELECT phase FROM ttl_docs.stat_progress WHERE pid = %d' % adoption.pid())
+            if (phase,) in cursor.fetchall():
+                return
+        self.differ('no wait', 'session %s was not kept in the phase "%s": %s\n  server: %s' % (
+            adoption.step.session, phase, adoption.sql, describe(adoption.outcome)))
 
     # ---- All documents ----
 

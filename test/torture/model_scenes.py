@@ -6,6 +6,7 @@ sessions between them.  The runner skips steps that make no sense at that point.
 	settings    settings change under an open cursor, or under a query that waits between its scans
 	snapshot    settings change while a session keeps an old snapshot
 	adoption    a table becomes a collection after another session took a snapshot
+	online      a table becomes a collection while other sessions read and write it
 	prepared    a prepared transaction holds keys, documents and settings
 	exported    a session imports a snapshot
 	key_wait    a session waits for a key until its new document has expired
@@ -15,7 +16,8 @@ sessions between them.  The runner skips steps that make no sense at that point.
 
 import math
 
-from model_adoption import Adopt, MakeTable, ReadTable
+from model_adoption import (Adopt, AdoptConcurrently, BUILDING_THE_INDEX, MakeTable, ReadTable, ReleaseTable,
+                            WAITING_FOR_A_LOCK, WriteTable)
 from model_steps import (Aggregate, Condition, Delete, Insert, MoveClock, OpenCursor, FetchAll, Purge, Select,
                          SetDefaultTtl, Update, Document, CopyFrom, Vacuum)
 from model_store import RC, RR, SER
@@ -27,10 +29,10 @@ from model_waits import Pause, Race
 class Scenes:
     """Draws scenes with the values of a generator."""
 
-    KINDS = {'settings': 3, 'snapshot': 3, 'adoption': 1, 'prepared': 2, 'exported': 2, 'key_wait': 3, 'constraints': 2,
-             'clock_back': 2}
+    KINDS = {'settings': 3, 'snapshot': 3, 'adoption': 1, 'online': 1, 'prepared': 2, 'exported': 2, 'key_wait': 3,
+             'constraints': 2, 'clock_back': 2}
 
-    # for real-time histories, in which each move of the clock takes a second
+    # for real-time histories, in which each move of the clock takes a second, and the steps between moves less
     REAL_KINDS = {'settings': 1, 'snapshot': 1, 'adoption': 1, 'prepared': 1, 'exported': 3, 'key_wait': 4,
                   'constraints': 1}
 
@@ -134,6 +136,34 @@ class Scenes:
         steps = [MakeTable(third, number)] + self.some(*adopts)
         steps += [Begin(reader, self.choice((RC, RR, SER))), self.query(reader, table)] + self.some(reads[0])
         return steps + adopts + self.some(self.move_clock()) + reads + [End(reader, 'COMMIT')]
+
+    def online(self, table, holder, adopter, third):
+        number = self.number()
+        phase = self.choice((None, WAITING_FOR_A_LOCK, BUILDING_THE_INDEX, BUILDING_THE_INDEX))
+        steps = [MakeTable(third, number)] + self.some(*self.loose_writes(third, number))
+        if phase is None:
+            adopts = AdoptConcurrently(adopter, number, self.generator.default_ttl())
+        else:
+            meanwhile = self.some(*self.loose_writes(third, number), self.query(third, table), self.move_clock(),
+                                  self.write(third, table, self.generator.key()), ReadTable(third, number, 'all'))
+            self.random.shuffle(meanwhile)
+            if phase == BUILDING_THE_INDEX:
+                steps += [Begin(holder, RR), self.query(holder, table)]
+                meanwhile += self.some(ReadTable(holder, number, self.choice(('id', 'count(*)'))))
+            else:
+                steps += [Begin(holder, self.choice((RC, RR))), ReadTable(holder, number, 'id')]
+            adopts = AdoptConcurrently(adopter, number, self.generator.default_ttl(), phase,
+                                       End(holder, self.choice(('COMMIT', 'ROLLBACK'))), meanwhile)
+        steps += [adopts, ReadTable(third, number, 'all')]
+        steps += self.some(*self.loose_writes(third, number), self.move_clock()) + \
+            [ReadTable(adopter, number, 'all')]
+        again = self.choice((Adopt, AdoptConcurrently))(adopter, number, self.generator.default_ttl())
+        return steps + self.some(ReleaseTable(adopter, number), ReadTable(third, number, 'all'),
+                                 *self.loose_writes(third, number), again) + [ReadTable(third, number, 'all')]
+
+    def loose_writes(self, session, number):
+        return [WriteTable(session, number, self.choice('ab'), self.choice((None, self.generator.doc())))
+                for _ in range(3)]
 
     def prepared(self, table, owner, other, third):
         name = self.choice(('p1', 'p2'))

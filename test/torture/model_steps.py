@@ -138,6 +138,8 @@ class MoveClock(Step):
 
     def run(self, world):
         world.clock += self.seconds
+        if self.seconds < 0:
+            world.loose.clear()     # what expires again may have been purged
 
 
 # ---- Reading ----
