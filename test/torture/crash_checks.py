@@ -158,7 +158,7 @@ class Checks:
                     f'online: {key} is {rows.get(key)} but should be {expected.get(key)}')
         still = self.number(f"""
             SELECT count(*) FROM online WHERE starts_with(id, 'still ') AND n = 0 AND (doc ->> 'ttl')::int
-                IS NOT DISTINCT FROM CASE WHEN substr(id, 7)::int % 2 = 0 THEN {50 * DAY} END""")
+                IS NOT DISTINCT FROM CASE WHEN mod(substr(id, 7)::int, 2) = 0 THEN {50 * DAY} END""")
         require(still == STILL_ROWS, f'online: {still} of {STILL_ROWS} rows that nobody writes are there')
         if self.number(STATE_OF_ONLINE) != 'collection':
             return

@@ -521,7 +521,7 @@ def make_collections(connection, workers):
 
         CREATE TABLE online (id text PRIMARY KEY, doc jsonb NOT NULL, changed timestamptz, n int);
         INSERT INTO online
-            SELECT 'still ' || i, CASE WHEN i % 2 = 0 THEN '{{"ttl": {50 * DAY}}}' ELSE '{{}}' END::jsonb,
+            SELECT 'still ' || i, CASE WHEN mod(i, 2) = 0 THEN '{{"ttl": {50 * DAY}}}' ELSE '{{}}' END::jsonb,
                    now() - interval '1 hour', 0 FROM generate_series(1, {STILL_ROWS}) AS i;
 
         CREATE TABLE days (day int, id text, doc jsonb, PRIMARY KEY (day, id)) PARTITION BY LIST (day);
