@@ -65,6 +65,13 @@ class Server:
             options = ['-p', path]
         self.run('pg_ctl', '-D', self.data, '-l', os.path.join(self.directory, 'log'), *options, '-w', 'start')
 
+    def restart(self, wrapper):
+        """Restarts the server under another command."""
+        self.connection.close()
+        self.run('pg_ctl', '-D', self.data, '-m', 'fast', '-w', 'stop')
+        self.start(wrapper)
+        self.connection = self.connect()
+
     def run(self, program, *arguments):
         done = subprocess.run([os.path.join(self.programs, program), *arguments],
                               stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)

@@ -319,6 +319,7 @@ process_utility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
 			ttl_docs_follow_label(sent);
 		if (converted != NIL)
 			ttl_docs_end_conversion(converted, command->utilityStmt);
+		ttl_docs_refuse_conversion_after_script(command->utilityStmt);
 		ttl_docs_utility_has_run();
 		if (concerns_purge)
 			ttl_docs_purge_command_has_run(pstmt->utilityStmt);

@@ -23,6 +23,7 @@ extern void ttl_docs_forget_hand_over(void);
 /* convert.c */
 extern List *ttl_docs_begin_conversion_by(Node *parsetree);
 extern void ttl_docs_end_conversion(List *tables, Node *parsetree);
+extern void ttl_docs_refuse_conversion_after_script(Node *parsetree);
 
 /* calls.c */
 extern bool ttl_docs_is_citus_function(Oid function);

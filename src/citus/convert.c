@@ -53,6 +53,7 @@
 #include "catalog/partition.h"
 #include "catalog/pg_constraint.h"
 #include "catalog/pg_inherits.h"
+#include "commands/extension.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
 #include "utils/acl.h"
@@ -84,6 +85,8 @@ static List *convertible_by_alter(AlterTableStmt *stmt);
 static List *convertible_by_constraint(RangeVar *child, Constraint *constraint);
 static List *convertible_by_set_schema(AlterObjectSchemaStmt *stmt);
 static List *convertible_by_drop(DropStmt *stmt);
+static List *autoconverted_now(void);
+static bool is_connected_to_reference_table(Oid relid);
 static List *without_shells(List *tables);
 static List *only_autoconverted(List *tables);
 
@@ -322,6 +325,8 @@ finish_table(Oid relid)
 		finish_citus_table(relid, &collection.settings);
 	else
 		finish_plain_table(relid, &collection.settings);
+	/* some conversions create a new table, and lose the comments of the old one */
+	ttl_docs_comment_on_columns(relid);
 }
 
 static void
@@ -372,7 +377,9 @@ finish_plain_table(Oid relid, CollectionSettings *settings)
  *	- ALTER TABLE ... SET SCHEMA to a distributed schema does so, too, and back.
  *	- ATTACH PARTITION to a Citus table does so, too.
  *	- If a table, a column or a foreign key is dropped, Citus makes tables plain
- *	  that it had converted because of a foreign key.
+ *	  that it had converted because of a foreign key.  It refuses this if
+ *	  another user owns one of these tables.  In the script of an extension, see
+ *	  ttl_docs_refuse_conversion_after_script().
  */
 List *
 ttl_docs_begin_conversion_by(Node *parsetree)
@@ -391,7 +398,7 @@ ttl_docs_begin_conversion_by(Node *parsetree)
 	else if (IsA(parsetree, DropStmt))
 		tables = convertible_by_drop((DropStmt *) parsetree);
 	else if (IsA(parsetree, DropOwnedStmt))
-		tables = ttl_docs_autoconverted_tables();
+		tables = autoconverted_now();
 	else
 		tables = convertible_by_set_schema((AlterObjectSchemaStmt *) parsetree);
 	return tables != NIL ? ttl_docs_begin_conversion(tables) : NIL;
@@ -439,7 +446,7 @@ convertible_by_alter(AlterTableStmt *stmt)
 		}
 		drops |= cmd->subtype == AT_DropConstraint || cmd->subtype == AT_DropColumn;
 	}
-	if (drops && ttl_docs_autoconverted_tables() != NIL)
+	if (drops && autoconverted_now() != NIL)
 		tables = list_concat_unique_oid(tables,
 										only_autoconverted(convertible_with_name(stmt->relation)));
 	return tables;
@@ -475,7 +482,7 @@ convertible_by_drop(DropStmt *stmt)
 	List	   *tables = NIL;
 	ListCell   *lc;
 
-	if (ttl_docs_autoconverted_tables() == NIL)
+	if (autoconverted_now() == NIL)
 		return NIL;
 	if (stmt->removeType != OBJECT_TABLE)
 		return stmt->behavior == DROP_CASCADE ? ttl_docs_autoconverted_tables() : NIL;
@@ -483,6 +490,54 @@ convertible_by_drop(DropStmt *stmt)
 		tables = list_concat_unique_oid(tables,
 										convertible_with_name(makeRangeVarFromNameList(lfirst(lc))));
 	return only_autoconverted(tables);
+}
+
+/*
+ * The collections that the end of this command may make plain.  In the script of
+ * an extension, Citus does that when the script has ended.
+ */
+static List *
+autoconverted_now(void)
+{
+	return creating_extension ? NIL : ttl_docs_autoconverted_tables();
+}
+
+/*
+ * Raises an error if a command in the script of an extension has dropped the last
+ * connection of a collection with a reference table.  Citus would make the
+ * collection plain when the script has ended.  We could not prepare that: no hook
+ * runs there, and Citus sends no labels to other nodes before.
+ */
+void
+ttl_docs_refuse_conversion_after_script(Node *parsetree)
+{
+	ListCell   *lc;
+
+	if (!creating_extension || !ttl_docs_citus_is_loaded ||
+		!(IsA(parsetree, AlterTableStmt) || IsA(parsetree, DropStmt) ||
+		  IsA(parsetree, DropOwnedStmt)) ||
+		!ttl_docs_has_citus() || ttl_docs_in_citus_session())
+		return;
+	CommandCounterIncrement();
+	foreach(lc, ttl_docs_autoconverted_tables())
+		if (!is_connected_to_reference_table(lfirst_oid(lc)))
+			ereport(ERROR,
+					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+					 errmsg("cannot make collection \"%s\" a plain table in the script of an extension",
+							get_rel_name(lfirst_oid(lc))),
+					 errdetail("No foreign key connects the collection with a reference table any more."),
+					 errhint("Drop the foreign key before you run the script.")));
+}
+
+static bool
+is_connected_to_reference_table(Oid relid)
+{
+	ListCell   *lc;
+
+	foreach(lc, connected_tables(relid))
+		if (ttl_docs_citus_kind(lfirst_oid(lc)) == CITUS_REPLICATED)
+			return true;
+	return false;
 }
 
 static List *

@@ -17,6 +17,7 @@
 #include "postgres.h"
 
 #include "access/table.h"
+#include "commands/extension.h"
 #include "executor/spi.h"
 #include "fmgr.h"
 #include "utils/builtins.h"
@@ -219,12 +220,19 @@ lock_name(LOCKMODE lockmode)
 
 /*
  * Makes sure that Citus sends our commands on a shell to all nodes.  Raises
- * an error if the user has turned that off.
+ * an error if the user has turned that off, or in the script of an extension.
  */
 void
 ttl_docs_require_propagation(Oid shell)
 {
 	ttl_docs_require_supported_citus();
+	if (creating_extension)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot change collection \"%s\" in the script of an extension",
+						get_rel_name(shell)),
+				 errdetail("Citus does not send labels in such a script to its other nodes."),
+				 errhint("Change the collection before or after the extension.")));
 	require_on("citus.enable_ddl_propagation", shell);
 	require_on("citus.enable_metadata_sync", shell);
 	(void) set_config_option("citus.multi_shard_modify_mode", "sequential", PGC_USERSET,

@@ -79,7 +79,6 @@ static void rewrite_system_columns(Oid relid, const CollectionSettings *settings
 								   const char *stamp, PresentColumns present);
 static void complete_ts_column(Oid relid, const CollectionSettings *settings,
 							   bool was_present);
-static void comment_on_columns(Oid relid);
 static void require_not_null(Oid relid);
 static void set_not_null_as_owner(Oid relid);
 
@@ -390,7 +389,7 @@ add_system_columns(Oid relid, const CollectionSettings *settings, TimestampTz cl
 	if (add.len > 0)
 		ttl_docs_run_ddl("ALTER TABLE %s %s", table, add.data + 2);
 	complete_ts_column(relid, settings, present.ts);
-	comment_on_columns(relid);
+	ttl_docs_comment_on_columns(relid);
 }
 
 /*
@@ -446,7 +445,7 @@ rewrite_system_columns(Oid relid, const CollectionSettings *settings,
 	ttl_docs_run_ddl("ALTER TABLE %s %s", table, add.data + 2);
 	ttl_docs_run_ddl("ALTER TABLE %s %s", table, fill.data + 2);
 	complete_ts_column(relid, settings, present.ts);
-	comment_on_columns(relid);
+	ttl_docs_comment_on_columns(relid);
 }
 
 /* Sets the defaults of the columns, and makes a _ts that was there NOT NULL. */
@@ -458,19 +457,6 @@ complete_ts_column(Oid relid, const CollectionSettings *settings, bool was_prese
 		require_not_null(relid);
 	else if (was_present)
 		set_not_null_as_owner(relid);
-}
-
-static void
-comment_on_columns(Oid relid)
-{
-	char	   *table = ttl_docs_quoted_name(relid);
-
-	ttl_docs_run_ddl("COMMENT ON COLUMN %s.%s IS 'ttl_docs: when the document was last written'",
-					 table, TTL_DOCS_TS_COLUMN);
-	ttl_docs_run_ddl("COMMENT ON COLUMN %s.%s IS 'ttl_docs: the document''s own ttl; NULL inherits; ignored while TTL is off, see ttl_docs.collections'",
-					 table, TTL_DOCS_TTL_COLUMN);
-	ttl_docs_run_ddl("COMMENT ON COLUMN %s.%s IS 'ttl_docs: internal, position in the purge index'",
-					 table, TTL_DOCS_SLOT_COLUMN);
 }
 
 /*

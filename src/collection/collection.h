@@ -129,6 +129,7 @@ pg_noreturn extern void ttl_docs_report_partition(Oid relid, Oid root);
 
 /* column_defaults.c */
 extern void ttl_docs_set_column_defaults(Oid relid, bool constant_ts);
+extern void ttl_docs_comment_on_columns(Oid relid);
 
 /* partitions.c */
 extern List *ttl_docs_collection_tables(Oid root);

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * column_defaults.c
- *		The defaults of the system columns.
+ *		The defaults of the system columns, and their comments.
  *
  * The trigger replaces the defaults, also in a restore and in replication, which
  * keep the values that they bring (write/stamp.c recognises now() there).  So
@@ -26,10 +26,25 @@
  */
 #include "postgres.h"
 
+#include "catalog/pg_class.h"
+#include "commands/comment.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+
 #include "collection/collection_internal.h"
 
 /* later than every time, and small enough for clients that read it as a double */
 #define NEVER_DUE_SLOT	"1000000000000000"
+
+static const struct
+{
+	const char *column;
+	const char *comment;
+}			comments[] = {
+	{TTL_DOCS_TS_COLUMN, "ttl_docs: when the document was last written"},
+	{TTL_DOCS_TTL_COLUMN, "ttl_docs: the document's own ttl; NULL inherits; ignored while TTL is off, see ttl_docs.collections"},
+	{TTL_DOCS_SLOT_COLUMN, "ttl_docs: internal, position in the purge index"},
+};
 
 /* Sets the defaults of all system columns.  constant_ts: is Citus in charge? */
 void
@@ -40,4 +55,15 @@ ttl_docs_set_column_defaults(Oid relid, bool constant_ts)
 					 TTL_DOCS_TS_COLUMN,
 					 constant_ts ? "'-infinity'::pg_catalog.timestamptz" : "pg_catalog.now()",
 					 TTL_DOCS_SLOT_COLUMN, NEVER_DUE_SLOT);
+}
+
+/* Explains the system columns, as far as they have no comments. */
+void
+ttl_docs_comment_on_columns(Oid relid)
+{
+	for (size_t i = 0; i < lengthof(comments); i++)
+		if (GetComment(relid, RelationRelationId,
+					   get_attnum(relid, comments[i].column)) == NULL)
+			ttl_docs_run_ddl("COMMENT ON COLUMN %s.%s IS %s", ttl_docs_quoted_name(relid),
+							 comments[i].column, quote_literal_cstr(comments[i].comment));
 }

@@ -29,6 +29,20 @@ sub converts
 	return;
 }
 
+# Installs an extension with this script.  The tests run a copy of PostgreSQL.
+my @scripts;
+END { unlink @scripts }
+
+sub extension_script
+{
+	my ($name, $script) = @_;
+	my $path = $cluster->coordinator->config_data('--sharedir') . "/extension/$name";
+	append_to_file("$path.control", "default_version = '1'\nrelocatable = false\nschema = public\n");
+	append_to_file("$path--1.sql", "$script\n");
+	push @scripts, "$path.control", "$path--1.sql";
+	return;
+}
+
 # ---- Kinds of tables ----
 
 # Each kind: a call that makes a table of this kind, and the number of tables on all nodes that the
@@ -162,6 +176,44 @@ converts('keyed', 'ALTER TABLE keyed ADD CONSTRAINT k FOREIGN KEY (kind) REFEREN
 is($cluster->is_citus_table('keyed'), 1, 'the foreign key makes a collection a Citus table');
 converts('keyed', 'ALTER TABLE keyed DROP CONSTRAINT k', 'visible: 1', 'the foreign key is dropped');
 is($cluster->is_citus_table('keyed'), 0, 'without the foreign key the collection is a plain table again');
+
+# The comments of the system columns, which Citus loses
+my $comments = q{
+	SELECT col_description(attrelid, attnum) FROM pg_attribute
+	 WHERE attrelid = '%s'::regclass AND attname IN ('_ts', '_ttl', '_slot') ORDER BY attnum};
+is( $cluster->sql(sprintf($comments, $_)),
+	$cluster->sql("SELECT ttl_docs.create_collection('never_distributed_$_') \\gset\n" . sprintf($comments, "never_distributed_$_")),
+	"$_: the system columns have their comments after conversions")
+  for qw(a_hash keyed);
+
+# Citus would make keyed plain, which needs the rights of its owner, and preparation.
+$cluster->sql(
+	q{
+	ALTER TABLE keyed ADD CONSTRAINT k FOREIGN KEY (kind) REFERENCES kinds;
+	CREATE ROLE other LOGIN;
+	ALTER TABLE kinds OWNER TO other;
+	GRANT ALL ON SCHEMA public TO other;
+});
+{
+	my $rows = $cluster->rows('keyed');
+	like($cluster->error('SET ROLE other; DROP TABLE kinds CASCADE'),
+		qr/must be owner of table keyed/, 'another user cannot drop the reference table of a collection');
+	extension_script('ttl_docs_test_drop', 'ALTER TABLE public.keyed DROP CONSTRAINT k;');
+	like($cluster->error('CREATE EXTENSION ttl_docs_test_drop'),
+		qr/cannot make collection "keyed" a plain table in the script of an extension/,
+		'an extension script cannot make a collection a plain table');
+	extension_script('ttl_docs_test_change', q{SELECT ttl_docs.set_default_ttl('a_hash', 1);});
+	like($cluster->error('CREATE EXTENSION ttl_docs_test_change'),
+		qr/cannot change collection "a_hash" in the script of an extension/,
+		'an extension script cannot change the settings of a Citus table');
+	extension_script('ttl_docs_test_other', 'CREATE TABLE dropped (id int PRIMARY KEY); DROP TABLE dropped CASCADE;');
+	is($cluster->error('SET client_min_messages = warning; CREATE EXTENSION ttl_docs_test_other'),
+		'', 'an extension script can drop other tables');
+	is($cluster->rows('keyed'), $rows, 'the rows of the collection are the same');
+	is($cluster->triggers('keyed'), 'hidden: 4', 'the collection is the same kind of table');
+	is($cluster->in_labels('a_hash', 'default_ttl') =~ s/: \d+//r, 6000, 'the settings are the same');
+}
+$cluster->sql('ALTER TABLE keyed DROP CONSTRAINT k; DROP EXTENSION ttl_docs_test_other');
 
 # A conversion that is rolled back
 {

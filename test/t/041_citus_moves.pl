@@ -68,15 +68,16 @@ for my $node (@workers)
 
 # ---- Gates ----
 
-my $place = q{
-	SELECT shardid, nodename, nodeport, nodeid FROM pg_dist_shard
-		JOIN pg_dist_placement USING (shardid) JOIN pg_dist_node USING (groupid)
-	 WHERE logicalrelid = 'docs'::regclass ORDER BY shardid LIMIT 1};
-
-# The first shard of docs, its node, and another node: the arguments for a move
+# The first shard of a table, its node, and another node: the arguments for a move
 sub first_shard
 {
-	my ($shard, $host, $port, $id) = split(/\|/, $cluster->sql($place));
+	my ($table) = @_;
+	$table //= 'docs';
+	my ($shard, $port) = split(/\|/, $cluster->sql(
+			qq{
+			SELECT shardid, nodeport FROM pg_dist_shard
+				JOIN pg_dist_placement USING (shardid) JOIN pg_dist_node USING (groupid)
+			 WHERE logicalrelid = '$table'::regclass ORDER BY shardid LIMIT 1}));
 	my ($from) = grep { $_->port == $port } @workers;
 	my ($to) = grep { $_->port != $port } @workers;
 	return ($shard, $from, $to);
@@ -232,6 +233,13 @@ sub let_purge_run
 			$node->poll_query_until('postgres', q{SELECT on_disk('probe')}, '0') or die 'no worker purges the probe';
 		}
 	}
+	stop_purge();
+	return;
+}
+
+# No worker of a node purges any more.
+sub stop_purge
+{
 	reload_with($_, 'ttl_docs.purge = off') for @workers;
 	$_->poll_query_until('postgres',
 		q{SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type = 'ttl_docs purge worker'})
@@ -245,8 +253,8 @@ sub let_purge_run
 # force_logical.
 sub move_call
 {
-	my ($mode) = @_;
-	my ($shard, $from, $to) = first_shard();
+	my ($mode, $table) = @_;
+	my ($shard, $from, $to) = first_shard($table);
 	return ($to, sprintf("SELECT citus_move_shard_placement(%d, '%s', %d, '%s', %d, '%s')",
 			$shard, $from->host, $from->port, $to->host, $to->port, $mode));
 }
@@ -405,6 +413,95 @@ convert(q{SELECT undistribute_table('docs')}, 'undistribute_table');
 is($cluster->is_citus_table('docs'), 0, 'docs is a plain table');
 $cluster->sql(q{SELECT create_distributed_table('docs', 'id', colocate_with => 'gate_1')});
 $cluster->sql(q{SELECT truncate_local_data_after_distributing_table('docs')});
+
+# ---- Truncations ----
+
+# The purge truncates a large shard all of whose documents have expired, and does not while Citus moves the shard.
+# bulk_gate is a gate for the only shard of bulk, which Citus copies before.
+my $documents = 4400;
+$cluster->sql(
+	q{
+	SELECT ttl_docs.create_collection('bulk', 6000);
+	SELECT create_distributed_table('bulk', 'id', shard_count => 1, colocate_with => 'none');
+	CREATE TABLE bulk_gate (id text PRIMARY KEY, gate pass_2);
+	SELECT create_distributed_table('bulk_gate', 'id', colocate_with => 'bulk');
+	INSERT INTO bulk_gate VALUES ('1', 2);
+});
+
+# Writes documents of two kilobytes, which expire, and runs SQL while they are live.
+sub fill_bulk
+{
+	my ($sql) = @_;
+	$now += 20000;
+	$cluster->set_clock($now);
+	$cluster->sql(
+		qq{
+		INSERT INTO bulk (id, doc)
+			SELECT i, jsonb_build_object('text', repeat('x', 1900)) FROM generate_series(1, $documents) AS i;
+	});
+	$cluster->sql($sql) if $sql;
+	jump($now + 7000);
+	$cluster->sql(q{SELECT ttl_docs.resume_purge('bulk')});
+	return;
+}
+
+# The workers of all nodes have removed the documents of bulk, by this number of truncations, and by deleting this
+# number of documents: the counts of the table that is the shard now.  Counts as two tests.
+sub bulk_is_purged
+{
+	my ($expected, $name) = @_;
+	reload_with($_, 'ttl_docs.purge = on') for @workers;
+	ok( $coordinator->poll_query_until('postgres', q{
+			SELECT sum(result::int) = 0 FROM run_command_on_shards('bulk', $$SELECT on_disk('%s')$$)}),
+		"$name: the documents are purged");
+	stop_purge();
+	is($cluster->sql(q{SELECT truncations, purged FROM ttl_docs.stat_collections WHERE collection = 'bulk'::regclass}),
+		$expected, "$name: how the documents were removed");
+	return;
+}
+
+{
+	my $name = 'a truncation after a move';
+	fill_bulk();
+	my ($shard, $from) = first_shard('bulk');
+	my ($node, $sql) = move_call('block_writes', 'bulk');
+	stop_at_gate(
+		2, $node, $sql, $name,
+		sub {
+			let_purge_run();
+			is($from->safe_psql('postgres', "SELECT on_disk('bulk_$shard')"),
+				$documents, "$name: while Citus moves the shard, the purge leaves it alone");
+		});
+	# the clock of the new node has jumped before it had the shard
+	$cluster->sql(q{SELECT ttl_docs.resume_purge('bulk')});
+	bulk_is_purged('1|0', $name);
+	cmp_ok($cluster->sql(q{SELECT shard_size FROM citus_shards WHERE table_name = 'bulk'::regclass}),
+		'<', 100_000, "$name: Citus knows the new size of the shard");
+
+	$name = 'no truncation in a logical move';
+	fill_bulk();
+	($node, $sql) = move_call('force_logical', 'bulk');
+	stop_at_gate(
+		2, $node, $sql, $name,
+		sub {
+			bulk_is_purged("1|$documents", $name);
+			$cluster->sql(q{INSERT INTO bulk (id, doc) VALUES ('new', '{}')});
+		});
+	is($cluster->sql('SELECT id FROM bulk'), 'new', "$name: a new document is there");
+	is($cluster->on_disk('bulk'), 1, "$name: the deletes have reached the new shard");
+
+	$name = 'no truncation of a shard with a child';
+	$cluster->sql(
+		qq{
+		DELETE FROM bulk;
+		CREATE TABLE child (id text PRIMARY KEY);
+		SELECT create_distributed_table('child', 'id', colocate_with => 'bulk');
+		ALTER TABLE child ADD FOREIGN KEY (id) REFERENCES bulk ON DELETE CASCADE;
+	});
+	fill_bulk(q{INSERT INTO child VALUES ('7')});
+	bulk_is_purged("0|$documents", $name);
+	is($cluster->sql('SELECT count(*) FROM child'), 0, "$name: the child is deleted");
+}
 
 # ---- A new node ----
 
