@@ -118,13 +118,14 @@ static ChildKey *find_key(List **keys, Oid constraint);
 static bool needs_trigger(const ChildKey *key);
 static bool has_period(Oid constraint);
 static bool is_in_order(const ChildKey *key);
+static bool fires_with(char ours, char check);
 static void change_triggers(Oid child);
 static void create_trigger(Oid child, const ChildKey *key);
 static void loosen_dependency(Oid trigger, Oid constraint);
 static void drop_trigger(Oid trigger);
 static List *children_of(Oid parent);
 static bool relation_is_complete(Relation rel);
-static bool has_parent_trigger(const TriggerDesc *triggers, Oid constraint);
+static bool has_parent_trigger(const TriggerDesc *triggers, const Trigger *check);
 static bool partitions_are_complete(Oid root, Oid *incomplete);
 pg_noreturn static void report_missing_trigger(Oid child);
 static Oid	root_of(Oid parent);
@@ -314,10 +315,7 @@ has_period(Oid constraint)
 	return found;
 }
 
-/*
- * Is our trigger there if and only if it should be?  It may be disabled only if
- * core's check is.
- */
+/* Is our trigger there if and only if it should be, as its foreign key wants it? */
 static bool
 is_in_order(const ChildKey *key)
 {
@@ -326,7 +324,19 @@ is_in_order(const ChildKey *key)
 	return OidIsValid(key->ours) &&
 		key->ours_deferrable == key->deferrable &&
 		key->ours_initdeferred == key->initdeferred &&
-		(key->ours_enabled != TRIGGER_DISABLED || key->enabled == TRIGGER_DISABLED);
+		fires_with(key->ours_enabled, key->enabled);
+}
+
+/*
+ * Does our trigger fire for each write for which core's check fires?  The
+ * arguments say how both are enabled.  Replication does not count: it checks no
+ * foreign keys, unless somebody has enabled core's check there.
+ */
+static bool
+fires_with(char ours, char check)
+{
+	return ours == TRIGGER_FIRES_ON_ORIGIN || ours == TRIGGER_FIRES_ALWAYS ||
+		ours == check || check == TRIGGER_DISABLED;
 }
 
 /*
@@ -491,7 +501,7 @@ relation_is_complete(Relation rel)
 
 		if (check->tgfoid == F_RI_FKEY_CHECK_INS &&
 			check->tgenabled != TRIGGER_DISABLED &&
-			!has_parent_trigger(triggers, check->tgconstraint))
+			!has_parent_trigger(triggers, check))
 		{
 			constraints = lappend_oid(constraints, check->tgconstraint);
 			parents = lappend_oid(parents, check->tgconstrrelid);
@@ -510,15 +520,15 @@ relation_is_complete(Relation rel)
 }
 
 static bool
-has_parent_trigger(const TriggerDesc *triggers, Oid constraint)
+has_parent_trigger(const TriggerDesc *triggers, const Trigger *check)
 {
 	for (int i = 0; i < triggers->numtriggers; i++)
 	{
 		Trigger    *trigger = &triggers->triggers[i];
 
-		if (trigger->tgconstraint == constraint &&
-			trigger->tgenabled != TRIGGER_DISABLED &&
-			!OidIsValid(trigger->tgconstrrelid))
+		if (trigger->tgconstraint == check->tgconstraint &&
+			!OidIsValid(trigger->tgconstrrelid) &&
+			fires_with(trigger->tgenabled, check->tgenabled))
 			return true;
 	}
 	return false;
@@ -557,7 +567,7 @@ partitions_are_complete(Oid root, Oid *incomplete)
 			ChildKey   *key = lfirst(key_lc);
 
 			if (key->enabled != TRIGGER_DISABLED && needs_trigger(key) &&
-				(!OidIsValid(key->ours) || key->ours_enabled == TRIGGER_DISABLED))
+				(!OidIsValid(key->ours) || !fires_with(key->ours_enabled, key->enabled)))
 			{
 				*incomplete = lfirst_oid(lc);
 				return false;

@@ -1,7 +1,8 @@
 # Random queries on collections with expired rows on disk return the same as on plain tables with the
 # live rows only: test/torture/queries.py.
 #
-# With PG_TEST_TORTURE the test runs many more queries, from several seeds.
+# With PG_TEST_TORTURE the test runs many more queries, from several seeds.  PG_TEST_QUERIES has other
+# arguments for queries.py, such as those that a failure has printed.
 
 use strict;
 use warnings;
@@ -16,8 +17,9 @@ use TtlServer;
 my $python = python_or_skip();
 
 # There is no time limit: every machine runs the same cases.
-my $cases = torture() ? 15000 : 2000;
-my @seeds = torture() ? (1 .. 4) : (1);
+my @runs = ('--seed 1 --cases 2000');
+@runs = map { "--seed $_ --cases 15000" } 1 .. 4 if torture();
+@runs = ($ENV{PG_TEST_QUERIES}) if $ENV{PG_TEST_QUERIES};
 
 my $node = start_server(
 	'main', q{
@@ -27,10 +29,9 @@ max_worker_processes = 16
 });
 $node->safe_psql('postgres', 'CREATE EXTENSION ttl_docs');
 
-for my $seed (@seeds)
+foreach my $run (@runs)
 {
-	ok(run_on($node, $python, 'test/torture/queries.py', '--seed', $seed, '--cases', $cases),
-		"$cases queries with seed $seed: the results are the same");
+	ok(run_on($node, $python, 'test/torture/queries.py', split(' ', $run)), "random queries, $run: the results are the same");
 }
 # queries.py notices the crash of a session, but not that of a worker
 nothing_crashed($node);

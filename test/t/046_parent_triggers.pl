@@ -125,6 +125,21 @@ is( sql(q{
 		INSERT INTO before VALUES (16, 1) RETURNING id}), '16', 'a session that has checked the key survives renames');
 refused('INSERT INTO before VALUES (17, 1)', 'INSERT after renames');
 
+# Core checks a key with PERIOD by a query on 19, too.
+begin_section('periods');
+SKIP:
+{
+	skip 'foreign keys can have a PERIOD from 18', 3 if $node->pg_version < 18;
+	sql(q{
+		CREATE TABLE temporal (id int4range, valid int4range, doc jsonb, PRIMARY KEY (id, valid WITHOUT OVERLAPS));
+		SELECT ttl_docs.adopt('temporal', -1);
+		INSERT INTO temporal VALUES ('[1,2)', '[1,9)', '{"ttl": 3000}');
+		CREATE TABLE child (id int4range, valid int4range, FOREIGN KEY (id, PERIOD valid) REFERENCES temporal (id, PERIOD valid))});
+	is(triggers(), '', 'a foreign key with PERIOD brings no trigger');
+	is(sql(q{INSERT INTO child VALUES ('[1,2)', '[2,3)') RETURNING valid}), '[2,3)', 'a live parent for a PERIOD');
+	refused(q{INSERT INTO child VALUES ('[1,2)', '[3,4)')}, 'a foreign key with PERIOD');
+}
+
 # ---- Partitions ----
 
 begin_section('partitions');
@@ -220,9 +235,9 @@ SKIP:
 
 SKIP:
 {
-	skip 'only 19 has the trigger', 6 if !$has_triggers;
+	skip 'only 19 has the trigger', 7 if !$has_triggers;
 	my $name = sql(q{SELECT tgname FROM pg_trigger WHERE tgname LIKE 'RI_ConstraintTrigger_b_%' AND tgrelid = 'child'::regclass});
-	for my $command ("DROP TRIGGER \"$name\" ON child", "ALTER TABLE child DISABLE TRIGGER \"$name\"")
+	for my $command ("DROP TRIGGER \"$name\" ON child", map { "ALTER TABLE child $_ TRIGGER \"$name\"" } 'DISABLE', 'ENABLE REPLICA')
 	{
 		like(error_of($node, $db, "\\set VERBOSITY verbose\n$command"),
 			qr/ERROR:  2BP01: cannot change the ttl_docs trigger of foreign key "fk" of table "child"/, "refused: $command");
@@ -295,12 +310,56 @@ sql(q{
 	INSERT INTO child VALUES (1, 1, 2);
 	ALTER SYSTEM SET ttl_docs.purge = on;
 	SELECT pg_reload_conf();
+});
+like(error_of($node, $db, q{
+		CREATE CONSTRAINT TRIGGER own AFTER UPDATE ON child FOR EACH ROW EXECUTE FUNCTION ttl_docs_internal.write_document();
+		SET ttl_docs.clock_offset = '1h';
+		CALL ttl_docs.purge('parent')}), qr/WARNING:  the purge of "parent" is held: blocked/,
+	'a trigger that somebody has created with our function blocks the purge');
+sql(q{
+	DROP TRIGGER own ON child;
 	SET ttl_docs.clock_offset = '1h';
 	CALL ttl_docs.purge('parent');
 });
 is(sql('SELECT id, parent, other FROM child'), '1||2', 'the purge runs the action on a child table of another owner');
 is(sql(q{SELECT on_disk('parent')}), '0', 'and deletes the documents');
 sql(q{ALTER SYSTEM RESET ttl_docs.purge; SELECT pg_reload_conf()});
+
+# ---- Disabled triggers ----
+
+# A superuser can enable core's check alone.  The session has found the table complete before.
+begin_section('disabled');
+SKIP:
+{
+	skip 'only 19 has the trigger', 8 if !$has_triggers;
+	sql(q{
+		SELECT ttl_docs.adopt('parent', -1);
+		CREATE TABLE single (parent int REFERENCES parent);
+		CREATE TABLE child (parent int REFERENCES parent) PARTITION BY LIST (parent);
+		CREATE TABLE child_1 PARTITION OF child DEFAULT});
+	for my $tables ([ 'single', 'single' ], [ 'child', 'child_1' ])
+	{
+		my ($written, $table) = @$tables;
+		my ($ours, $check) = split /\n/, sql(qq{
+			SELECT tgname FROM pg_trigger
+			 WHERE tgrelid = '$table'::regclass AND tgfoid::regproc::text IN ('ttl_docs_internal.write_document', '"RI_FKey_check_ins"')
+			 ORDER BY tgname});
+		for my $how ('DISABLE', 'ENABLE REPLICA')
+		{
+			like(error_of($node, $db, qq{
+					ALTER TABLE $table $how TRIGGER "$check", $how TRIGGER "$ours";
+					INSERT INTO $written VALUES (2);
+					ALTER TABLE $table ENABLE TRIGGER "$check";
+					SET ttl_docs.clock_offset = '1h';
+					INSERT INTO $written VALUES (1)}), qr/ERROR:  cannot write to table "$table" because its foreign key/,
+				"$how TRIGGER for $written, then only core's check is enabled");
+			sql(q{SELECT ttl_docs.adopt('parent', -1)});
+			refused("INSERT INTO $written VALUES (1)", 'adopt() repairs it');
+			# it has made a new trigger
+			$ours = sql(qq{SELECT tgname FROM pg_trigger WHERE tgrelid = '$table'::regclass AND tgname LIKE 'RI_ConstraintTrigger_b_%'});
+		}
+	}
+}
 
 # ---- Without the library ----
 
