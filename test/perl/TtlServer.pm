@@ -11,13 +11,27 @@ use IPC::Run;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
+use Time::HiRes qw(usleep);
 
-our @EXPORT = qw(new_server start_server install_in reload_with has_extension
+our @EXPORT = qw(new_server start_server accepts_connections install_in reload_with has_extension
   error_of becomes count_on_disk on_disk_becomes count_log nothing_crashed no_assertion_failed
   stat_of expired live slow_function slow_trigger let_workers_visit
   run_script_ok run_pg_upgrade start_pgbench stop_pgbench is_running);
 
 # ---- Servers ----
+
+# Waits until a server accepts connections, for example after a crash.  poll_query_until() is not for this: before
+# PostgreSQL 16, it fails if psql ends before it has read the query.
+sub accepts_connections
+{
+	my ($server) = @_;
+	for (1 .. 1800)
+	{
+		return 1 if system('pg_isready', '--quiet', '--dbname', $server->connstr('postgres')) == 0;
+		usleep(100_000);
+	}
+	return 0;
+}
 
 # Creates a server that loads ttl_docs, with additional settings and arguments for init().
 sub new_server

@@ -80,7 +80,7 @@ sub wait_for_middle
 sub check_after
 {
 	my ($when) = @_;
-	ok($node->poll_query_until('postgres', 'SELECT 1', '1'), "$when: the server is back");
+	ok(accepts_connections($node), "$when: the server is back");
 	is(sql('SELECT count(*) FROM big WHERE _ttl IS NULL'), '0', "$when: expired documents are hidden");
 	is(sql("SELECT count(*) FROM (SELECT id FROM audit EXCEPT SELECT id FROM big) AS lost"),
 		'0', "$when: every written document is visible");

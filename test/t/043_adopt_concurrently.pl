@@ -339,10 +339,11 @@ for my $phase ('waiting for a lock', 'filling rows', 'vacuuming', 'waiting for b
 	# the process is killed
 	$let_go = keep_in($phase);
 	my $pid = sql('SELECT pid FROM ttl_docs.stat_progress');
+	my $offset = -s $node->logfile;
 	kill 'KILL', $pid;
 	adoption_ends();
 	eval { $let_go->() };
-	$node->poll_query_until('postgres', 'SELECT true');
+	$node->wait_for_log(qr/all server processes terminated; reinitializing.*ready to accept connections/s, $offset);
 	others_work("$phase, killed");
 	sql('UPDATE t SET n = 0') if $phase eq 'waiting for a lock';
 	if ($phase eq 'building the index')
