@@ -11,27 +11,13 @@ use IPC::Run;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
-use Time::HiRes qw(usleep);
 
-our @EXPORT = qw(new_server start_server accepts_connections install_in reload_with has_extension
+our @EXPORT = qw(new_server start_server wait_for_restart install_in reload_with has_extension
   error_of becomes count_on_disk on_disk_becomes count_log nothing_crashed no_assertion_failed
   stat_of expired live slow_function slow_trigger let_workers_visit
   run_script_ok run_pg_upgrade start_pgbench stop_pgbench is_running);
 
 # ---- Servers ----
-
-# Waits until a server accepts connections, for example after a crash.  poll_query_until() is not for this: before
-# PostgreSQL 16, it fails if psql ends before it has read the query.
-sub accepts_connections
-{
-	my ($server) = @_;
-	for (1 .. 1800)
-	{
-		return 1 if system('pg_isready', '--quiet', '--dbname', $server->connstr('postgres')) == 0;
-		usleep(100_000);
-	}
-	return 0;
-}
 
 # Creates a server that loads ttl_docs, with additional settings and arguments for init().
 sub new_server
@@ -48,6 +34,16 @@ sub start_server
 	my $server = new_server(@_);
 	$server->start;
 	return $server;
+}
+
+# Waits until a server accepts connections again after a process of it has crashed.  The argument is the size of
+# the log before the crash.  A query or pg_isready is not enough: the server may not have noticed the crash yet.
+sub wait_for_restart
+{
+	my ($server, $offset) = @_;
+	$server->wait_for_log(
+		qr/all server processes terminated; reinitializing.*database system is ready to accept connections/s, $offset);
+	return;
 }
 
 # Creates the extension in a database, and the SQL function on_disk(), which counts the rows

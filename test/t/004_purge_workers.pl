@@ -152,7 +152,7 @@ my $old_launcher = sql($launcher);
 $offset = log_size($node);
 # if the visit has just ended, kill the launcher instead
 kill('KILL', $pid eq '' ? $old_launcher : $pid);
-$node->wait_for_log(qr/all server processes terminated; reinitializing/, $offset);
+wait_for_restart($node, $offset);
 until_exists(worker_at('crashed'), 'after a crash, a worker purges again');
 until_exists("$launcher AND pid <> $old_launcher", 'after a crash, the launcher starts again');
 is(sql("SELECT count(*) FROM crashed"), '100',

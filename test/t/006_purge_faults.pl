@@ -80,7 +80,6 @@ sub wait_for_middle
 sub check_after
 {
 	my ($when) = @_;
-	ok(accepts_connections($node), "$when: the server is back");
 	is(sql('SELECT count(*) FROM big WHERE _ttl IS NULL'), '0', "$when: expired documents are hidden");
 	is(sql("SELECT count(*) FROM (SELECT id FROM audit EXCEPT SELECT id FROM big) AS lost"),
 		'0', "$when: every written document is visible");
@@ -111,7 +110,7 @@ for my $victim ('ttl_docs purge worker', 'client backend')
 	wait_for_middle("kill -9 of a $victim");
 	my $offset = -s $node->logfile;
 	kill 'KILL', pid_of($victim);
-	$node->wait_for_log(qr/all server processes terminated; reinitializing/, $offset);
+	wait_for_restart($node, $offset);
 	stop_pgbench($writers);
 	check_after("kill -9 of a $victim");
 }

@@ -343,7 +343,7 @@ for my $phase ('waiting for a lock', 'filling rows', 'vacuuming', 'waiting for b
 	kill 'KILL', $pid;
 	adoption_ends();
 	eval { $let_go->() };
-	$node->wait_for_log(qr/all server processes terminated; reinitializing.*ready to accept connections/s, $offset);
+	wait_for_restart($node, $offset);
 	others_work("$phase, killed");
 	sql('UPDATE t SET n = 0') if $phase eq 'waiting for a lock';
 	if ($phase eq 'building the index')

@@ -103,7 +103,7 @@ sub stop_change
 	my $offset = -s $node->logfile;
 	kill 'KILL', $pid;
 	finish($change);
-	$node->wait_for_log(qr/all server processes terminated; reinitializing.*ready to accept connections/s, $offset);
+	wait_for_restart($node, $offset);
 	return;
 }
 
