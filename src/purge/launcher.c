@@ -486,7 +486,9 @@ visit_time(PurgeDatabase *database)
 		free_at = database->visited +
 			ttl_docs_growing_delay(RETRY_TIME, database->failures, LONGEST_RETRY_TIME);
 	else if (database->has_more)
-		free_at = now + ttl_docs_rate_wait();
+		/* but truncations and searches do not wait for the rate */
+		free_at = Min(now + ttl_docs_rate_wait(),
+					  database->visited + ttl_docs_purge_naptime * INT64CONST(1000));
 	else if (database->was_visited)
 		free_at = database->visited + ttl_docs_purge_naptime * INT64CONST(1000);
 	free_at = Max(free_at, Max(database->keep_out_until, no_worker_slot_until));

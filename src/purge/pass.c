@@ -5,8 +5,8 @@
  *
  * A pass consists of steps, each in its own transaction or subtransaction
  * (transaction.c).  Between two steps the caller can pause, turn to another table, or
- * stop.  A step searches for candidates (find.c) or deletes a batch of them
- * (batch.c).  A worker puts documents that it cannot delete into the quarantine, and
+ * stop.  A step searches for candidates (find.c), makes up its mind whether to truncate
+ * the table instead (truncation.c), or deletes a batch of candidates (batch.c).  A worker puts documents that it cannot delete into the quarantine, and
  * retries them when their time has come and nothing else is left (quarantine.c).  A
  * pass leaves documents that are busy, and comes back for them (progress.c).
  *
@@ -117,9 +117,21 @@ ttl_docs_step_pass(TablePass *pass)
 	pass->was_batch = pass->was_work = false;
 	if (pass->has_ended)
 		return false;
-	if (pass->has_candidates && ttl_docs_step_truncation(pass))
-		return !pass->has_ended;
-	return pass->has_candidates ? delete_batch(pass) : search(pass);
+	if (ttl_docs_batch_is_next(pass))
+		return delete_batch(pass);
+	if (!pass->has_candidates)
+		return search(pass);
+	/* a truncation leaves no candidate */
+	if (ttl_docs_step_truncation(pass))
+		drop_candidates(pass);
+	return !pass->has_ended;
+}
+
+/* Will the next step delete rows?  Only then does purge_max_rate concern it. */
+bool
+ttl_docs_batch_is_next(const TablePass *pass)
+{
+	return pass->has_candidates && !ttl_docs_considers_truncation(pass);
 }
 
 static TimestampTz

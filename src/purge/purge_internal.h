@@ -671,6 +671,7 @@ typedef struct TablePass
 
 extern void ttl_docs_begin_pass(TablePass *pass);
 extern bool ttl_docs_step_pass(TablePass *pass);
+extern bool ttl_docs_batch_is_next(const TablePass *pass);
 
 /* whole_table.c */
 extern bool ttl_docs_all_are_expired(const PurgeTarget *target, TimestampTz instant);
@@ -699,6 +700,7 @@ typedef struct TruncateWork
 extern void ttl_docs_truncate_table(void *arg);
 
 /* truncation.c */
+extern bool ttl_docs_considers_truncation(const TablePass *pass);
 extern bool ttl_docs_step_truncation(TablePass *pass);
 extern bool ttl_docs_note_is_valid(const PurgeTruncation *note,
 								   const PurgeTarget *target, TimestampTz clock);

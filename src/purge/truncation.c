@@ -80,7 +80,7 @@ typedef enum Decision
 	GIVE_UP,					/* delete rows, and do not try again soon */
 	WAIT,
 	NEXT_STAGE,
-	TRUNCATED					/* the batch will find that the candidates are stale */
+	TRUNCATED
 } Decision;
 
 typedef struct Consideration
@@ -92,7 +92,6 @@ typedef struct Consideration
 	Decision	decision;
 } Consideration;
 
-static bool should_consider(const TablePass *pass);
 static void consider(void *arg);
 static Decision decide(Consideration *work);
 static Decision decide_by_state(Consideration *work);
@@ -103,20 +102,18 @@ static void remember_conditions(PurgeTruncation *state, const PurgeTarget *targe
 static bool is_past_horizon(Relation rel, FullTransactionId xid);
 static int64 document_estimate(Relation rel);
 static Decision truncate_now(Consideration *work);
-static bool apply(TablePass *pass, Consideration *work);
+static void apply(TablePass *pass, Consideration *work);
 static void forget_note(PurgeTruncation *state);
 
 /*
- * The pass has candidates.  Makes a step towards the truncation of the table, and may end
- * the pass.  False if the pass should delete the candidates.
+ * The pass has candidates, and considers a truncation.  Makes a step towards it, and may
+ * end the pass.  True if the table was truncated.
  */
 bool
 ttl_docs_step_truncation(TablePass *pass)
 {
 	Consideration work = {0};
 
-	if (!should_consider(pass))
-		return false;
 	work.pass = pass;
 	LWLockAcquire(ttl_docs_purge_shared->lock, LW_SHARED);
 	work.state = pass->target.table->truncation;
@@ -125,12 +122,16 @@ ttl_docs_step_truncation(TablePass *pass)
 		work.decision = DECIDE_LATER;	/* the search reports its own error */
 	else if (work.is_ready)
 		work.decision = truncate_now(&work);
-	return apply(pass, &work);
+	apply(pass, &work);
+	return work.decision == TRUNCATED;
 }
 
-/* Only workers consider it, once in each pass, and not too often. */
-static bool
-should_consider(const TablePass *pass)
+/*
+ * Will the pass, which has candidates, consider a truncation before it deletes rows?  Only
+ * workers do so, once in each pass, and not too often.
+ */
+bool
+ttl_docs_considers_truncation(const TablePass *pass)
 {
 	const PurgeTable *table = pass->target.table;
 	TimestampTz clock = ttl_docs_clock();
@@ -330,15 +331,15 @@ truncate_now(Consideration *work)
 	return GIVE_UP;
 }
 
-/* Stores the decision in shared memory; false if the pass should delete rows. */
-static bool
+/* Stores the decision in shared memory, and ends the pass if the table has to wait. */
+static void
 apply(TablePass *pass, Consideration *work)
 {
 	PurgeTruncation *state = &work->state;
 
 	pass->has_considered = work->decision != NEXT_STAGE;
 	if (work->decision == DECIDE_LATER)
-		return false;
+		return;
 	if (work->decision == WAIT)
 		/* attempts to lock the table have a time limit, so make many of them */
 		ttl_docs_pass_awaits_truncation(pass, ttl_docs_clock() +
@@ -355,7 +356,6 @@ apply(TablePass *pass, Consideration *work)
 	LWLockAcquire(ttl_docs_purge_shared->lock, LW_EXCLUSIVE);
 	pass->target.table->truncation = *state;
 	LWLockRelease(ttl_docs_purge_shared->lock);
-	return work->decision != DELETE_ROWS && work->decision != GIVE_UP;
 }
 
 /* Begins with the first stage. */

@@ -9,7 +9,8 @@
  * current batch.  If there is more to do, the launcher sends another worker.
  *
  * Tables take turns, one step each.  The tables that were visited longest ago come
- * first.  A worker takes a table until the pass or the visit ends, so that no two
+ * first.  A table that has to wait for purge_max_rate loses its turn to one that does
+ * not: searches and truncations delete no rows.  A worker takes a table until the pass or the visit ends, so that no two
  * workers purge the same table.
  *
  * The worker knows the tables from shared memory.  It lists them from the catalog
@@ -60,6 +61,7 @@ static bool must_leave(void);
 static void purge_tables(VisitTables *tables);
 static int	purge_until(VisitTables *tables, int64 deadline);
 static TablePass *next_pass(VisitTables *tables);
+static int	choose_turn(TablePass *const *active, int nactive, int turn);
 static bool take_table(PurgeTable *table, TimestampTz *announced_due);
 static bool make_step(TablePass *pass);
 static void report_activity(const TablePass *pass);
@@ -198,7 +200,7 @@ purge_until(VisitTables *tables, int64 deadline)
 			active[nactive++] = pass;
 		if (nactive == 0)
 			break;
-		turn %= nactive;
+		turn = choose_turn(active, nactive, turn % nactive);
 		pass = active[turn];
 		if (make_step(pass))
 		{
@@ -213,9 +215,21 @@ purge_until(VisitTables *tables, int64 deadline)
 	{
 		if (active[i]->target.table == NULL)
 			ttl_docs_unplaced_has_left(tables);
-		ttl_docs_end_pass(active[i], visit_is_capped);
+		ttl_docs_end_pass(active[i], visit_is_capped && ttl_docs_batch_is_next(active[i]));
 	}
 	return nactive;
+}
+
+/* The pass whose turn it is.  If it has to wait for the rate: the next one that has not. */
+static int
+choose_turn(TablePass *const *active, int nactive, int turn)
+{
+	if (ttl_docs_rate_wait() == 0)
+		return turn;
+	for (int i = 0; i < nactive; i++)
+		if (!ttl_docs_batch_is_next(active[(turn + i) % nactive]))
+			return (turn + i) % nactive;
+	return turn;
 }
 
 /* Begins a pass over the next table that no worker has taken; NULL if none. */
@@ -283,7 +297,7 @@ static bool
 make_step(TablePass *pass)
 {
 	StepPace	pace;
-	int64		wait = ttl_docs_begin_step(&pace, pass->has_candidates);
+	int64		wait = ttl_docs_begin_step(&pace, ttl_docs_batch_is_next(pass));
 	int64		began;
 	int64		pause;
 	bool		goes_on;

@@ -402,6 +402,45 @@ $user->query('COMMIT');
 until_truncated('toasted', 'the lock of the TOAST table is released');
 $user->quit;
 
+# ---- The rate limit ----
+
+# Another table uses up the rate.  A truncation deletes no rows, so it does not wait.
+sql(q{SELECT ttl_docs.create_collection('slow', 60); SELECT ttl_docs.pause_purge('slow')} . ';' . expired('slow', 10000));
+make_expired('unlimited');
+configure('ttl_docs.purge_max_rate = 1');
+ok(let_workers_visit($node, 'postgres'), 'workers know purge_max_rate');
+resume('slow');
+until_state('slow', 'capped', 'another table uses up the rate');
+# Between two looks at the state there is no snapshot that would delay the truncation.
+unlike(
+	sql(q{
+		CREATE TEMP TABLE seen (state text);
+		SELECT ttl_docs.resume_purge('unlimited');
+		DO $$
+		DECLARE
+			stop timestamptz := clock_timestamp() + interval '3 min';
+			shown text;
+			states text[] := '{}';
+			truncated boolean := false;
+		BEGIN
+			WHILE NOT truncated AND clock_timestamp() < stop LOOP
+				SELECT state, truncations = 1 INTO shown, truncated
+					FROM ttl_docs_internal.collection_stats('unlimited');
+				IF shown <> ALL (states) THEN
+					states := states || shown;
+				END IF;
+				COMMIT;
+			END LOOP;
+			INSERT INTO seen SELECT unnest(states);
+		END $$;
+		SELECT string_agg(state, ' ') FROM seen}),
+	qr/capped/, 'a table that is to be truncated does not wait for the rate');
+until_truncated('unlimited', 'purge_max_rate');
+cmp_ok(on_disk('slow'), '>', 0, 'the other table still uses up the rate');
+sql(q{SELECT ttl_docs.drop_collection('slow')});
+configure('ttl_docs.purge_max_rate = 0');
+ok(let_workers_visit($node, 'postgres'), 'workers know that there is no rate limit');
+
 # ---- Waiting for the last document ----
 
 # Creates a paused collection with expired documents and one more document.
