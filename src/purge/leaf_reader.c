@@ -7,8 +7,8 @@
  * slot has more documents than a search takes, each later search would read the
  * slot again up to its position.  The cost would grow with the square of the number
  * of documents: four million more entries to read for a million documents, and four
- * hundred million for ten million documents.  So a position also names the leaf page that has its entry.  A later search reads
- * this page, and then the pages to its right.
+ * hundred million for ten million documents.  So a position also names the leaf page
+ * that has its entry.  A later search reads this page, and then the pages to its right.
  *
  * The page is only a hint.  Until the next search, the page can be split, emptied,
  * deleted, and even become another page of the index.  Splits move entries to the
@@ -23,8 +23,14 @@
  * row whose entry we have copied, but this is so for every candidate: a batch fetches
  * the row again, and judges it (batch.c).
  *
- * Unlike an index scan, this takes no predicate locks, so it is not used in a
- * SERIALIZABLE transaction.  On ERROR, the resource owner releases the page.
+ * In a SERIALIZABLE transaction we take the predicate lock of each page that we read, at
+ * the same moment as an index scan does: before we copy its entries, and while the page
+ * cannot be split.  The pages to the left of the position are not read again.  If an
+ * earlier search of the same transaction has read them, their locks last as long as the
+ * transaction, even if a step is rolled back.  If another transaction has read them, this
+ * one depends on nothing there.
+ *
+ * On ERROR, the resource owner releases the page.
  *
  *-------------------------------------------------------------------------
  */
@@ -32,11 +38,12 @@
 
 #include "access/nbtree.h"
 #include "access/relscan.h"
-#include "access/xact.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "storage/bufmgr.h"
+#include "storage/predicate.h"
 #include "utils/rel.h"
+#include "utils/snapmgr.h"
 
 #include "purge/purge_internal.h"
 
@@ -69,8 +76,7 @@ ttl_docs_begin_leaf(Relation index, const PurgePosition *from)
 {
 	LeafReader *reader;
 
-	if (from->leaf == P_NONE || IsolationIsSerializable() ||
-		from->leaf >= RelationGetNumberOfBlocks(index))
+	if (from->leaf == P_NONE || from->leaf >= RelationGetNumberOfBlocks(index))
 		return NULL;
 	reader = palloc(sizeof(LeafReader));
 	reader->index = index;
@@ -118,7 +124,10 @@ has_page(LeafReader *reader, BlockNumber block, bool is_first)
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
 	is_usable = is_leaf(page) && (!is_first || !begins_late(reader, page));
 	if (is_usable)
+	{
+		PredicateLockPage(reader->index, block, GetActiveSnapshot());
 		copy_entries(reader, page, block);
+	}
 	else if (!is_first)
 	{
 		if (PageIsNew(page) ||

@@ -1,6 +1,6 @@
 # Cases in which the purge could miss documents, or stop without notice: settings that
 # change while a worker starts, prepared transactions, more tables than shared memory has entries
-# for, and servers without a free slot for a worker.
+# for, and servers without a free slot for a worker.  And the predicate locks of CALL purge().
 #
 # No test waits for a document to expire: expired documents are written with a clock that is
 # hours behind.
@@ -274,6 +274,28 @@ is( sql(q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 	't', 'the launcher is terminated');
 until_is($state, 'no launcher: max_worker_processes', 'the state shows that there is no launcher');
 until_state('docs', 'idle', 'the state is idle when the launcher is back');
+
+# ---- SERIALIZABLE ----
+
+# CALL purge() takes two searches for a slot of 100,000 documents.  The transaction has predicate locks of all
+# leaf pages: of all pages but the first one and the root.
+restart_with("ttl_docs.purge = off\nmax_pred_locks_per_relation = 1000\n");
+sql(q{
+	CREATE TABLE serial (id int, doc jsonb);
+	SELECT ttl_docs.adopt('serial', 60);
+	SET row_security = off;
+	INSERT INTO serial (id, doc, _ts) SELECT i, '{}', timestamptz '2020-01-01' FROM generate_series(1, 100000) AS i;
+});
+is(sql(q{
+		BEGIN ISOLATION LEVEL SERIALIZABLE;
+		CALL ttl_docs.purge('serial');
+		SELECT count(*) = pg_relation_size(indexrelid) / current_setting('block_size')::int - 2, count(*) > 50
+			FROM pg_index JOIN pg_locks ON relation = indexrelid
+			WHERE indrelid = 'serial'::regclass AND locktype = 'page' AND mode = 'SIReadLock'
+			GROUP BY indexrelid;
+		COMMIT}),
+	't|t', 'SERIALIZABLE: CALL purge() locks all pages that it reads');
+is(on_disk('serial'), 0, 'SERIALIZABLE: all documents are purged');
 
 no_assertion_failed($node);
 $node->stop;
