@@ -144,6 +144,9 @@ extern void ttl_docs_require_adopted(Oid relid, const CollectionSettings *settin
 									 const char *action);
 extern char *ttl_docs_adoption_command(Oid relid, const CollectionSettings *settings);
 
+/* lazy_blocks.c */
+extern struct TIDBitmap *ttl_docs_lazy_blocks(Relation index, const int64 *last_slots);
+
 /* purge_index.c */
 extern Oid	ttl_docs_purge_index(Relation rel, IndexingMode indexing);
 /* Which valid index is it, or is it not valid? */

@@ -50,9 +50,6 @@
 
 #include "collection/collection_internal.h"
 
-/* memory of a bitmap, in bytes; a larger one keeps blocks only, as BRIN does */
-#define BITMAP_MEMORY	4194304L
-
 /* Where to look for expired rows */
 typedef enum ExpiredSource
 {
@@ -66,6 +63,8 @@ struct ExpiredRows
 {
 	const Collection *collection;
 	ExpiryBounds bounds;
+	int64		last_slots[RANGE_COUNT];	/* the last slot of each range that can
+											 * contain an expired row; NO_SLOT = none */
 	Snapshot	snapshot;
 	TupleTableSlot *row;
 	ExpiredSource source;
@@ -73,16 +72,16 @@ struct ExpiredRows
 	Relation	index;
 	IndexScanDesc index_scan;
 	SlotRange	range;			/* that index_scan reads */
-	TIDBitmap  *bitmap;
+	TIDBitmap  *bitmap;			/* the blocks that can contain an expired row */
 	compat_TBMIterator *blocks;
 };
 
 static void mark_purged_rows(Relation rel, const Collection *collection);
 static Oid	find_index(Relation rel, const Collection *collection);
+static int64 last_slot(const ExpiryBounds *bounds, SlotRange range);
 static void begin_btree(ExpiredRows *expired, Relation rel);
 static void begin_range(ExpiredRows *expired);
 static void begin_brin(ExpiredRows *expired, Relation rel);
-static bool has_slots(const ExpiredRows *expired, SlotRange range, ScanKey keys);
 static bool next_row(ExpiredRows *expired);
 static bool next_row_of_btree(ExpiredRows *expired);
 static bool next_row_of_brin(ExpiredRows *expired);
@@ -143,6 +142,8 @@ ttl_docs_begin_expired_rows(Relation rel, const Collection *collection)
 		expired->table_scan = compat_table_beginscan(rel, expired->snapshot);
 		return expired;
 	}
+	for (SlotRange range = 0; range < RANGE_COUNT; range++)
+		expired->last_slots[range] = last_slot(&expired->bounds, range);
 	expired->index = index_open(index, AccessShareLock);
 	if (collection->settings.indexing == INDEXING_LAZY)
 		begin_brin(expired, rel);
@@ -161,6 +162,17 @@ find_index(Relation rel, const Collection *collection)
 	return ttl_docs_purge_index(rel, collection->settings.indexing);
 }
 
+/* The last slot of a range that can contain an expired row, or NO_SLOT. */
+static int64
+last_slot(const ExpiryBounds *bounds, SlotRange range)
+{
+	ExpiryBounds none = {DT_NOBEGIN, DT_NOBEGIN};
+	int64		first;
+	int64		last;
+
+	return ttl_docs_slots_between(&none, bounds, range, &first, &last) ? last : NO_SLOT;
+}
+
 static void
 begin_btree(ExpiredRows *expired, Relation rel)
 {
@@ -177,50 +189,22 @@ begin_range(ExpiredRows *expired)
 {
 	ScanKeyData keys[2];
 
-	while (expired->range < RANGE_COUNT && !has_slots(expired, expired->range, keys))
+	while (expired->range < RANGE_COUNT && expired->last_slots[expired->range] == NO_SLOT)
 		expired->range++;
-	if (expired->range < RANGE_COUNT)
-		index_rescan(expired->index_scan, keys, lengthof(keys), NULL, 0);
+	if (expired->range == RANGE_COUNT)
+		return;
+	ttl_docs_slot_scan_keys(keys, expired->range, NO_SLOT,
+							expired->last_slots[expired->range]);
+	index_rescan(expired->index_scan, keys, lengthof(keys), NULL, 0);
 }
 
-/*
- * Makes scan keys for the slots of a range that can contain an expired row;
- * false if there are none.
- */
-static bool
-has_slots(const ExpiredRows *expired, SlotRange range, ScanKey keys)
-{
-	ExpiryBounds none = {DT_NOBEGIN, DT_NOBEGIN};
-	int64		from;
-	int64		to;
-
-	if (!ttl_docs_slots_between(&none, &expired->bounds, range, &from, &to))
-		return false;
-	ttl_docs_slot_scan_keys(keys, range, from, to);
-	return true;
-}
-
-/* Collects the blocks that can contain an expired row. */
 static void
 begin_brin(ExpiredRows *expired, Relation rel)
 {
 	ItemPointerData none;
 
 	expired->source = SOURCE_BRIN;
-	expired->bitmap = tbm_create(BITMAP_MEMORY, NULL);
-	for (SlotRange range = 0; range < RANGE_COUNT; range++)
-	{
-		ScanKeyData keys[2];
-		IndexScanDesc scan;
-
-		if (!has_slots(expired, range, keys))
-			continue;
-		/* a real snapshot would make a serializable transaction lock the index */
-		scan = compat_index_beginscan_bitmap(expired->index, SnapshotAny, lengthof(keys));
-		index_rescan(scan, keys, lengthof(keys), NULL, 0);
-		index_getbitmap(scan, expired->bitmap);
-		index_endscan(scan);
-	}
+	expired->bitmap = ttl_docs_lazy_blocks(expired->index, expired->last_slots);
 	expired->blocks = compat_tbm_begin(expired->bitmap);
 	/* offsets begin with 1, so this range has no rows */
 	ItemPointerSet(&none, 0, 0);

@@ -53,8 +53,6 @@
 #define ENTRIES_PER_CHECK	4096
 /* maximum number of entries to count beyond the candidates */
 #define COUNT_LIMIT		2000000
-/* memory of a bitmap, in bytes; a larger one keeps blocks only, as BRIN does */
-#define BITMAP_MEMORY	4194304L
 #define BLOCKS_AT_ONCE	128
 
 /* A scan of one of the two ranges of a btree */
@@ -91,8 +89,6 @@ static void find_in_brin(Relation rel, Relation index,
 						 const Collection *collection,
 						 const PurgeProgress *progress, TimestampTz clock,
 						 TimestampTz ahead, int max, Candidates *found);
-static TIDBitmap *expired_blocks(Relation index, const CollectionSettings *settings,
-								 TimestampTz clock);
 static void find_in_blocks(Relation rel, const Collection *collection,
 						   TimestampTz clock, const ItemPointerData *from,
 						   BlockNumber first, BlockNumber last, int *room,
@@ -328,8 +324,9 @@ find_in_brin(Relation rel, Relation index, const Collection *collection,
 			 const PurgeProgress *progress, TimestampTz clock,
 			 TimestampTz ahead, int max, Candidates *found)
 {
-	TIDBitmap  *bitmap = expired_blocks(index, &collection->settings, ahead);
-	compat_TBMIterator *iterator = compat_tbm_begin(bitmap);
+	int64		last_slots[RANGE_COUNT];
+	TIDBitmap  *bitmap;
+	compat_TBMIterator *iterator;
 	BlockNumber nblocks = RelationGetNumberOfBlocks(rel);
 	BlockNumber first = InvalidBlockNumber; /* of adjacent blocks to read */
 	BlockNumber last = InvalidBlockNumber;
@@ -338,6 +335,10 @@ find_in_brin(Relation rel, Relation index, const Collection *collection,
 	int64		rested = ttl_docs_elapsed();
 	int64		deadline = rested + SEARCH_TIME;
 
+	for (SlotRange range = 0; range < RANGE_COUNT; range++)
+		last_slots[range] = ttl_docs_last_expired_slot(&collection->settings, range, ahead);
+	bitmap = ttl_docs_lazy_blocks(index, last_slots);
+	iterator = compat_tbm_begin(bitmap);
 	found->by_row = true;
 	found->is_complete = true;
 	while (compat_tbm_next(iterator, &block))
@@ -369,31 +370,6 @@ find_in_brin(Relation rel, Relation index, const Collection *collection,
 	compat_tbm_end(iterator);
 	tbm_free(bitmap);
 	found->backlog = found->count;
-}
-
-/* The blocks that may contain a document that has expired at that time. */
-static TIDBitmap *
-expired_blocks(Relation index, const CollectionSettings *settings,
-			   TimestampTz clock)
-{
-	TIDBitmap  *bitmap = tbm_create(BITMAP_MEMORY, NULL);
-
-	for (SlotRange range = 0; range < RANGE_COUNT; range++)
-	{
-		int64		upper = ttl_docs_last_expired_slot(settings, range, clock);
-		ScanKeyData keys[2];
-		IndexScanDesc scan;
-
-		if (upper == NO_SLOT)
-			continue;
-		ttl_docs_slot_scan_keys(keys, range, NO_SLOT, upper);
-		/* a real snapshot would make a serializable transaction lock the index */
-		scan = compat_index_beginscan_bitmap(index, SnapshotAny, lengthof(keys));
-		index_rescan(scan, keys, lengthof(keys), NULL, 0);
-		index_getbitmap(scan, bitmap);
-		index_endscan(scan);
-	}
-	return bitmap;
 }
 
 /*
