@@ -118,6 +118,7 @@ static ChildKey *find_key(List **keys, Oid constraint);
 static bool needs_trigger(const ChildKey *key);
 static bool has_period(Oid constraint);
 static bool is_in_order(const ChildKey *key);
+static ChildKey *broken_key(Oid child);
 static bool fires_with(char ours, char check);
 static void change_triggers(Oid child);
 static void create_trigger(Oid child, const ChildKey *key);
@@ -212,21 +213,16 @@ ttl_docs_review_foreign_key(Oid constraint)
 void
 ttl_docs_review_parent_trigger(Oid child)
 {
-	ListCell   *lc;
+	ChildKey   *key = broken_key(child);
 
-	foreach(lc, child_keys(child))
-	{
-		ChildKey   *key = lfirst(lc);
-
-		if (needs_trigger(key) && !is_in_order(key))
-			ereport(ERROR,
-					(errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
-					 errmsg("cannot change the ttl_docs trigger of foreign key \"%s\" of table \"%s\"",
-							get_constraint_name(key->constraint), get_rel_name(child)),
-					 errdetail("The foreign key references the collection \"%s\", and the trigger keeps it from referencing expired documents.",
-							   get_rel_name(key->parent)),
-					 errhint("To remove the trigger, drop the foreign key.")));
-	}
+	if (key != NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
+				 errmsg("cannot change the ttl_docs trigger of foreign key \"%s\" of table \"%s\"",
+						get_constraint_name(key->constraint), get_rel_name(child)),
+				 errdetail("The foreign key references the collection \"%s\", and the trigger keeps it from referencing expired documents.",
+						   get_rel_name(key->parent)),
+				 errhint("To remove the trigger, drop the foreign key.")));
 }
 
 /* Reads the foreign keys of a child table, with core's checks and our triggers. */
@@ -325,6 +321,22 @@ is_in_order(const ChildKey *key)
 		key->ours_deferrable == key->deferrable &&
 		key->ours_initdeferred == key->initdeferred &&
 		fires_with(key->ours_enabled, key->enabled);
+}
+
+/* The first foreign key whose parent trigger is missing or wrong, or NULL. */
+static ChildKey *
+broken_key(Oid child)
+{
+	ListCell   *lc;
+
+	foreach(lc, child_keys(child))
+	{
+		ChildKey   *key = lfirst(lc);
+
+		if (needs_trigger(key) && !is_in_order(key))
+			return key;
+	}
+	return NULL;
 }
 
 /*
@@ -597,21 +609,16 @@ ttl_docs_forget_complete_children(Oid relid)
 static void
 report_missing_trigger(Oid child)
 {
-	ListCell   *lc;
+	ChildKey   *key = broken_key(child);
 
-	foreach(lc, child_keys(child))
-	{
-		ChildKey   *key = lfirst(lc);
-
-		if (needs_trigger(key) && !is_in_order(key))
-			ereport(ERROR,
-					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-					 errmsg("cannot write to table \"%s\" because its foreign key \"%s\" to a collection lacks the trigger of ttl_docs",
-							get_rel_name(child), get_constraint_name(key->constraint)),
-					 errdetail("Without the trigger, the foreign key could reference expired documents. The trigger is missing if the foreign key was created while ttl_docs was not preloaded."),
-					 errhint("To create the trigger: SELECT ttl_docs.adopt(%s).",
-							 ttl_docs_quoted_literal(root_of(key->parent)))));
-	}
+	if (key != NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("cannot write to table \"%s\" because its foreign key \"%s\" to a collection lacks the trigger of ttl_docs",
+						get_rel_name(child), get_constraint_name(key->constraint)),
+				 errdetail("Without the trigger, the foreign key could reference expired documents. The trigger is missing if the foreign key was created while ttl_docs was not preloaded."),
+				 errhint("To create the trigger: SELECT ttl_docs.adopt(%s).",
+						 ttl_docs_quoted_literal(root_of(key->parent)))));
 	/* somebody has repaired it since we looked */
 	ereport(ERROR,
 			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
