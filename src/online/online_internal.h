@@ -8,6 +8,9 @@
 #ifndef TTL_DOCS_ONLINE_INTERNAL_H
 #define TTL_DOCS_ONLINE_INTERNAL_H
 
+#include "nodes/execnodes.h"
+#include "pgtime.h"
+
 #include "online/online.h"
 
 /* after so many microseconds of waiting, a notice names those we wait for */
@@ -76,6 +79,44 @@ typedef struct FillResult
 	char	   *example;		/* an excerpt of that document */
 } FillResult;
 extern bool ttl_docs_fill_table(Oid relid, Oid root, FillResult *result);
+
+/* fill_row.c */
+
+/* What became of a row */
+typedef enum FillOutcome
+{
+	ROW_IS_RIGHT,				/* needs no other values */
+	ROW_WRITTEN,
+	ROW_GONE,					/* another session has changed or deleted it */
+	ROW_BUSY
+} FillOutcome;
+
+/* Fills the rows of a batch, one after the other */
+typedef struct RowFiller
+{
+	/* given by the caller */
+	Relation	rel;
+	Collection	collection;
+	FillResult *result;
+	MemoryContext context;		/* of result->example */
+	bool		is_retry;		/* the batch reads blocks that were read before */
+	BlockNumber resumed_at;		/* an earlier batch has read a part of this block */
+	/* for the caller to read rows */
+	Snapshot	snapshot;
+	TupleTableSlot *row;		/* the current row */
+	/* private */
+	AttrNumber	last_modified;	/* InvalidAttrNumber if there is none */
+	bool		is_timestamptz; /* the type of last_modified */
+	pg_tz	   *time_zone;		/* for a last_modified without time zone */
+	bool		computes_generated; /* does a generated column depend on ours? */
+	bool		changes_key;	/* has a unique index a system column? */
+	EState	   *estate;
+	ResultRelInfo *relinfo;
+	TupleTableSlot *new_row;
+} RowFiller;
+extern void ttl_docs_begin_filling(RowFiller *filler);
+extern FillOutcome ttl_docs_fill_row(RowFiller *filler);
+extern void ttl_docs_end_filling(RowFiller *filler);
 
 /* build_index.c */
 extern void ttl_docs_build_purge_index(Oid root, IndexingMode indexing);
