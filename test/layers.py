@@ -2,7 +2,7 @@
 """Checks which part of the source includes which, as src/README.md shows it.
 
 A part is a directory of src.  It may include its own headers and the public header of
-each part below it.  PART_internal.h belongs to the part alone.  purge/notify.h is what
+each part below it.  Headers named *_internal.h belong to the part alone.  purge/notify.h is what
 lower parts may tell the purge, so collection, access and write may include it.
 citus/citus.h is what every part above core may ask about Citus; the other files of citus
 are on top.  The .c files in src itself may include every public header; the headers in src include nothing

@@ -45,7 +45,7 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
-#include "purge/purge_internal.h"
+#include "purge/pass_internal.h"
 
 /* WAL that a batch may write before it ends */
 #define MAX_BATCH_BYTES		UINT64CONST(4194304)

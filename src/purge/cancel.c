@@ -26,7 +26,7 @@
 #include "miscadmin.h"
 #include "utils/timeout.h"
 
-#include "purge/purge_internal.h"
+#include "purge/pass_internal.h"
 
 static struct sigaction before;
 static bool is_watching = false;

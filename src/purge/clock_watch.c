@@ -12,7 +12,7 @@
  */
 #include "postgres.h"
 
-#include "purge/purge_internal.h"
+#include "purge/shared_internal.h"
 
 #define CLOCK_JUMP		(300 * USECS_PER_SEC)
 

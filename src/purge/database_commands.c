@@ -33,7 +33,7 @@
 #include "utils/memutils.h"
 #include "utils/syscache.h"
 
-#include "purge/purge_internal.h"
+#include "purge/shared_internal.h"
 
 /*
  * How long no worker is sent, if the session of the command does not end this

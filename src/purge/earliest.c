@@ -67,7 +67,7 @@
 #include "storage/shmem.h"
 #include "storage/spin.h"
 
-#include "purge/purge_internal.h"
+#include "purge/shared_internal.h"
 
 /* minimum interval between two scans of a table by sessions */
 #define SCAN_INTERVAL	(USECS_PER_SEC / 2)

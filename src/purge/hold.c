@@ -26,7 +26,7 @@
 
 #include "utils/rel.h"
 
-#include "purge/purge_internal.h"
+#include "purge/pass_internal.h"
 
 /* The hold by the settings or the clock, or PURGE_IDLE. */
 PurgeState

@@ -45,7 +45,7 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
-#include "purge/purge_internal.h"
+#include "purge/pass_internal.h"
 
 struct LeafReader
 {

@@ -22,7 +22,7 @@
 #include "storage/procarray.h"
 #include "utils/wait_event.h"
 
-#include "purge/purge_internal.h"
+#include "purge/shared_internal.h"
 
 /* maximum time that a command waits for workers to leave */
 #define LEAVE_TIME		(3 * USECS_PER_SEC)

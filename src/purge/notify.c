@@ -34,7 +34,7 @@
 #include "miscadmin.h"
 #include "utils/memutils.h"
 
-#include "purge/purge_internal.h"
+#include "purge/shared_internal.h"
 
 /* A table that this transaction has written to */
 typedef struct PendingVisit

@@ -37,7 +37,7 @@
 #include "utils/timestamp.h"
 #include "utils/wait_event.h"
 
-#include "purge/purge_internal.h"
+#include "purge/pass_internal.h"
 
 #define PAUSE_FACTOR		30
 #define LONGEST_PAUSE		USECS_PER_SEC

@@ -36,7 +36,7 @@
 
 #include "utils/memutils.h"
 
-#include "purge/purge_internal.h"
+#include "purge/pass_internal.h"
 
 /* number of candidates for the first search of a pass, and the maximum */
 #define MIN_CANDIDATES	65536

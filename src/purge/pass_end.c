@@ -14,7 +14,7 @@
 
 #include "miscadmin.h"
 
-#include "purge/purge_internal.h"
+#include "purge/pass_internal.h"
 
 /* interval of passes over a lazy collection: BRIN does not show due times */
 #define LAZY_INTERVAL		(60 * USECS_PER_SEC)

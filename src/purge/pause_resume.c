@@ -17,7 +17,7 @@
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 
-#include "purge/purge_internal.h"
+#include "purge/pass_internal.h"
 
 PG_FUNCTION_INFO_V1(ttl_docs_pause_purge);
 PG_FUNCTION_INFO_V1(ttl_docs_resume_purge);

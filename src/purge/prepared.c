@@ -32,7 +32,7 @@
 #include "nodes/parsenodes.h"
 #include "storage/lock.h"
 
-#include "purge/purge_internal.h"
+#include "purge/shared_internal.h"
 
 /* a subobject number that no other lock on an extension uses */
 #define PREPARED_MARK	0x7474

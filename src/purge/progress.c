@@ -35,7 +35,7 @@
  */
 #include "postgres.h"
 
-#include "purge/purge_internal.h"
+#include "purge/pass_internal.h"
 
 /* no ttl is shorter, so a clock that goes back by less does no harm */
 #define CLOCK_TOLERANCE	USECS_PER_SEC

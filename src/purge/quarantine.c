@@ -25,7 +25,7 @@
 
 #include "common/hashfn.h"
 
-#include "purge/purge_internal.h"
+#include "purge/pass_internal.h"
 
 #define MAX_QUARANTINED				20000
 #define MAX_QUARANTINED_PER_TABLE	10000

@@ -43,7 +43,7 @@
 #include "storage/shmem.h"
 #include "utils/hsearch.h"
 
-#include "purge/purge_internal.h"
+#include "purge/shared_internal.h"
 
 #define MAX_DATABASES	10000
 #define TRANCHE_NAME	"ttl_docs"

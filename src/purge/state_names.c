@@ -9,7 +9,7 @@
 
 #include "utils/builtins.h"
 
-#include "purge/purge_internal.h"
+#include "purge/shared_internal.h"
 
 static const struct
 {

@@ -41,7 +41,7 @@
 #include "utils/rel.h"
 #include "utils/syscache.h"
 
-#include "purge/purge_internal.h"
+#include "purge/pass_internal.h"
 
 /* invalidations that this process has received */
 static uint64 invalidations = 0;

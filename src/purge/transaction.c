@@ -23,7 +23,7 @@
 #include "utils/snapmgr.h"
 #include "utils/timeout.h"
 
-#include "purge/purge_internal.h"
+#include "purge/pass_internal.h"
 
 /* in milliseconds; a document whose triggers take longer is undeletable */
 #define BATCH_TIMEOUT	5000

@@ -27,7 +27,7 @@
 #include "common/hashfn.h"
 #include "mb/pg_wchar.h"
 
-#include "purge/purge_internal.h"
+#include "purge/pass_internal.h"
 
 /* minimum interval between two log lines for a table, if the message has changed */
 #define LOG_PERIOD_OTHER	(60 * USECS_PER_SEC)

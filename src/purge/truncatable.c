@@ -45,7 +45,7 @@
 #include "utils/acl.h"
 #include "utils/rel.h"
 
-#include "purge/purge_internal.h"
+#include "purge/pass_internal.h"
 
 /* minimum size of a table with its TOAST table */
 #define MIN_PAGES	1000

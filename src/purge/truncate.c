@@ -57,7 +57,7 @@
 #include "storage/lock.h"
 #include "utils/rel.h"
 
-#include "purge/purge_internal.h"
+#include "purge/pass_internal.h"
 
 static TruncateResult truncate_open_target(PurgeTarget *target,
 										   const PurgeTruncation *note);

@@ -59,7 +59,7 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
-#include "purge/purge_internal.h"
+#include "purge/pass_internal.h"
 
 /* how long ago all documents must have expired */
 #define SLACK		(10 * USECS_PER_SEC)

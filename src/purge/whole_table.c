@@ -44,7 +44,7 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
-#include "purge/purge_internal.h"
+#include "purge/pass_internal.h"
 
 /* maximum number of dead entries to skip */
 #define MAX_DEAD_ENTRIES	1000
