@@ -5,10 +5,11 @@
  *
  * A pass consists of steps, each in its own transaction or subtransaction
  * (transaction.c).  Between two steps the caller can pause, turn to another table, or
- * stop.  A step searches for candidates (find.c), makes up its mind whether to truncate
- * the table instead (truncation.c), or deletes a batch of candidates (batch.c).  A worker puts documents that it cannot delete into the quarantine, and
- * retries them when their time has come and nothing else is left (quarantine.c).  A
- * pass leaves documents that are busy, and comes back for them (progress.c).
+ * stop.  A step searches for candidates (find.c), or deletes a batch of them (batch.c),
+ * or goes on to truncate the table (truncation.c).  A worker puts documents that it
+ * cannot delete into the quarantine, and retries them when their time has come and
+ * nothing else is left (quarantine.c).  A pass leaves documents that are busy, and comes
+ * back for them (progress.c).
  *
  * Errors.  A batch that fails is rolled back, and then there are three cases:
  *
