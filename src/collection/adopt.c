@@ -68,6 +68,7 @@ static PresentColumns find_present_columns(Relation rel);
 static bool must_rewrite(Relation rel, const char *last_modified,
 						 PresentColumns present, bool has_own_ttl);
 static void notice_rewrite(Relation rel, const char *last_modified, bool has_own_ttl);
+static bool all_triggers_fire(Oid relid);
 static void complete_collection(Oid relid, const CollectionSettings *settings);
 static void recompute_tree(Oid relid, const CollectionSettings *settings);
 static char *first_stamp_expression(Relation rel, const char *last_modified,
@@ -151,10 +152,10 @@ ttl_docs_adopt_table(Oid relid, CollectionSettings *settings,
 	if (ttl_docs_lookup_collection(relid, &collection) && collection.root == relid)
 		ttl_docs_require_adopted(relid, &collection.settings, "adopt");
 	/* repairs a collection whose child tables lack triggers */
-	if (ttl_docs_update_triggers_of_children(relid) && ttl_docs_has_trigger(relid))
+	if (ttl_docs_update_triggers_of_children(relid) && all_triggers_fire(relid))
 		return;
 	if (ttl_docs_lookup_collection(relid, &collection) && collection.root == relid &&
-		!ttl_docs_has_trigger(relid))
+		!all_triggers_fire(relid))
 	{
 		complete_collection(relid, &collection.settings);
 		return;
@@ -298,10 +299,25 @@ notice_rewrite(Relation rel, const char *last_modified, bool has_own_ttl)
 			 errhint("To adopt a large table while others use it, cancel, and run CALL ttl_docs.adopt_concurrently() with the same arguments.")));
 }
 
+/* Does our trigger fire for each row that is written to the table or a partition? */
+static bool
+all_triggers_fire(Oid relid)
+{
+	List	   *tables = find_all_inheritors(relid, NoLock, NULL);
+	ListCell   *lc;
+	bool		result = true;
+
+	foreach(lc, tables)
+		result &= ttl_docs_trigger_always_fires(lfirst_oid(lc));
+	list_free(tables);
+	return result;
+}
+
 /*
  * Creates the pieces that a restore did not bring: "pg_restore -t" restores
- * the label, but neither the trigger nor the purge index.  The label stays as
- * it is, with its settings and floors.
+ * the label, but neither the trigger nor the purge index.  Enables the trigger if it
+ * was disabled while the server ran without the library.  The label stays as it is,
+ * with its settings and floors.
  */
 static void
 complete_collection(Oid relid, const CollectionSettings *settings)

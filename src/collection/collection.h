@@ -178,6 +178,7 @@ extern const char *ttl_docs_purge_index_definition(IndexingMode indexing);
 /* trigger_setup.c */
 extern Oid	ttl_docs_trigger_function(void);
 extern bool ttl_docs_has_trigger(Oid relid);
+extern bool ttl_docs_trigger_always_fires(Oid relid);
 extern void ttl_docs_create_trigger(Oid relid, bool hidden);
 extern void ttl_docs_hide_trigger(Oid relid, bool hidden);
 extern void ttl_docs_drop_trigger(Oid relid);

@@ -19,7 +19,8 @@
  * We read the whole table in three cases, because rows can have wrong slots,
  * or none:
  * 1. The table has no valid purge index.
- * 2. The table has no trigger.  "pg_restore -t" does not restore the trigger.
+ * 2. The table has no trigger, because "pg_restore -t" does not restore it.  Or the
+ *	  trigger was disabled while the server ran without the library.
  * 3. A restore brought the label.  Rows may have been written after the
  *	  restore of the label and before that of the trigger.
  *
@@ -157,7 +158,7 @@ static Oid
 find_index(Relation rel, const Collection *collection)
 {
 	if (ttl_docs_was_restored(collection->root, &collection->settings) ||
-		!ttl_docs_has_trigger(RelationGetRelid(rel)))
+		!ttl_docs_trigger_always_fires(RelationGetRelid(rel)))
 		return InvalidOid;
 	return ttl_docs_purge_index(rel, collection->settings.indexing);
 }

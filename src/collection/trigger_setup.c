@@ -44,6 +44,7 @@
 						 TRIGGER_TYPE_INSERT | TRIGGER_TYPE_UPDATE | \
 						 TRIGGER_TYPE_DELETE)
 
+static bool find_trigger(Oid relid, char *enabled);
 static bool has_write_trigger(Oid relid);
 static void set_hidden(Oid trigger, bool hidden);
 
@@ -53,6 +54,29 @@ static void set_hidden(Oid trigger, bool hidden);
  */
 bool
 ttl_docs_has_trigger(Oid relid)
+{
+	char		enabled;
+
+	return find_trigger(relid, &enabled);
+}
+
+/*
+ * Does our trigger fire for each row that is written to the table?  Then _ttl and _slot
+ * of all rows are right.  While the library is loaded, nobody can disable the trigger.
+ * But the owner can do so while the server runs without the library, because then the
+ * trigger raises an error.  ENABLE TRIGGER does not enable it for replication again.
+ */
+bool
+ttl_docs_trigger_always_fires(Oid relid)
+{
+	char		enabled;
+
+	return find_trigger(relid, &enabled) && enabled == TRIGGER_FIRES_ALWAYS;
+}
+
+/* Finds our trigger with its full definition, and how it is enabled. */
+static bool
+find_trigger(Oid relid, char *enabled)
 {
 	Relation	triggers = table_open(TriggerRelationId, AccessShareLock);
 	ScanKeyData keys[2];
@@ -76,6 +100,7 @@ ttl_docs_has_trigger(Oid relid)
 			form->tgattr.dim1 == 0 &&
 			heap_attisnull(tuple, Anum_pg_trigger_tgqual,
 						   RelationGetDescr(triggers));
+		*enabled = form->tgenabled;
 	}
 	systable_endscan(scan);
 	table_close(triggers, AccessShareLock);
@@ -254,8 +279,8 @@ ttl_docs_require_last_trigger(Relation rel)
 }
 
 /*
- * Raises an error if a table of a collection does not have our trigger,
- * unless the session restores a backup.
+ * Raises an error if a table of a collection does not have our trigger, or if the
+ * trigger does not fire for each row, unless the session restores a backup.
  */
 void
 ttl_docs_require_trigger(Oid relid, const Collection *collection)
@@ -265,15 +290,14 @@ ttl_docs_require_trigger(Oid relid, const Collection *collection)
 	ereport(ERROR,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			 errmsg("the collection \"%s\" has lost its trigger", get_rel_name(relid)),
-			 errdetail("This happens when a table is restored without its triggers."),
+			 errdetail("This happens when a table is restored without its triggers, or when the trigger is disabled while the server runs without ttl_docs."),
 			 errhint("To create the trigger again: SELECT ttl_docs.adopt(%s).",
 					 ttl_docs_quoted_literal(collection->root))));
 }
 
 /*
- * Does the table have a trigger with the name of ours?  Every plan that
- * writes to a collection needs this answer, so we only read the relation
- * cache.
+ * Does the table have a trigger with the name of ours, which always fires?  Every plan
+ * that writes to a collection needs this answer, so we only read the relation cache.
  */
 static bool
 has_write_trigger(Oid relid)
@@ -283,7 +307,8 @@ has_write_trigger(Oid relid)
 	bool		found = false;
 
 	for (int i = 0; triggers != NULL && i < triggers->numtriggers && !found; i++)
-		found = strcmp(triggers->triggers[i].tgname, TTL_DOCS_TRIGGER) == 0;
+		found = strcmp(triggers->triggers[i].tgname, TTL_DOCS_TRIGGER) == 0 &&
+			triggers->triggers[i].tgenabled == TRIGGER_FIRES_ALWAYS;
 	table_close(rel, NoLock);
 	return found;
 }

@@ -20,7 +20,12 @@
  * - The owner has revoked the right to truncate the table from himself.
  * - The purge index does not show all rows: it is BRIN, it has a predicate, or it was
  *   built over HOT chains that it does not describe.
- * - A restore has brought the collection, and with it the slots of its rows.
+ * - A restore has brought the collection, and with it the slots of its rows.  Or the
+ *   trigger was disabled while the server ran without the library, and has not been
+ *   enabled as it was before: then rows can have any slot.
+ * - The table has an index of an extension.  Such an index can depend on rows that are
+ *   gone: ivfflat of pgvector chooses its lists when it is built.  A truncation builds
+ *   it again, for no rows.
  * - The table is not a heap, so our knowledge of snapshots (truncation.c) does not apply.
  *
  * Holds are checked where the target is opened (target.c).  A shard that Citus moves
@@ -33,6 +38,7 @@
 
 #include "access/genam.h"
 #include "access/table.h"
+#include "access/transam.h"
 #include "catalog/pg_am.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_trigger.h"
@@ -51,6 +57,7 @@
 #define MIN_PAGES	1000
 
 static bool has_right_slots(const PurgeTarget *target);
+static bool has_index_of_extension(Relation rel);
 static bool shows_all_rows(const PurgeTarget *target);
 static bool has_trigger_of_delete(Relation rel);
 static bool has_logical_slot(void);
@@ -65,6 +72,7 @@ ttl_docs_may_truncate(const PurgeTarget *target)
 		rel->rd_rel->relam == HEAP_TABLE_AM_OID &&
 		has_right_slots(target) &&
 		shows_all_rows(target) &&
+		!has_index_of_extension(rel) &&
 		!has_trigger_of_delete(rel) &&
 		(target->root == NULL || !has_trigger_of_delete(target->root)) &&
 		!has_logical_slot() &&
@@ -98,7 +106,26 @@ static bool
 has_right_slots(const PurgeTarget *target)
 {
 	return !ttl_docs_was_restored(target->collection.root, &target->collection.settings) &&
-		ttl_docs_has_trigger(RelationGetRelid(target->rel));
+		ttl_docs_trigger_always_fires(RelationGetRelid(target->rel));
+}
+
+/* Has the table an index whose access method is not one of core? */
+static bool
+has_index_of_extension(Relation rel)
+{
+	List	   *indexes = RelationGetIndexList(rel);
+	ListCell   *lc;
+	bool		found = false;
+
+	foreach(lc, indexes)
+	{
+		Relation	index = index_open(lfirst_oid(lc), AccessShareLock);
+
+		found |= index->rd_rel->relam >= FirstNormalObjectId;
+		index_close(index, AccessShareLock);
+	}
+	list_free(indexes);
+	return found;
 }
 
 /* Does the purge index have an entry for each version of each row? */

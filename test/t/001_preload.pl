@@ -130,6 +130,55 @@ if (has_extension($node, 'pg_stat_statements'))
 			"$libraries: pg_stat_statements counts COPY, and the trigger fires for $row row");
 	}
 }
+
+# ---- A trigger that is disabled while the library is not loaded ----
+
+# Without the library the trigger raises an error, so somebody disables it.  Then ENABLE TRIGGER ALL enables it, but not
+# for replication, as in a script of pg_restore.
+sub restart_with_libraries
+{
+	my ($libraries) = @_;
+	$node->append_conf('postgresql.conf', "shared_preload_libraries = '$libraries'");
+	$node->restart;
+	return;
+}
+
+restart_with_libraries('ttl_docs');
+$node->safe_psql(
+	'postgres', q{
+	SELECT ttl_docs.create_collection('single', 60);
+	CREATE TABLE parts (id text, doc jsonb) PARTITION BY LIST (id);
+	CREATE TABLE part PARTITION OF parts DEFAULT;
+	SELECT ttl_docs.adopt('parts', 60);
+});
+restart_with_libraries('');
+my @tables = ([ 'single', 'single' ], [ 'parts', 'part' ]);
+for my $case (@tables)
+{
+	my ($collection, $table) = @$case;
+	$node->safe_psql(
+		'postgres', qq{
+		ALTER TABLE $table DISABLE TRIGGER ALL;
+		INSERT INTO $table (id, doc, _slot) VALUES ('unseen', '{"ttl": 86400}', 0);
+		ALTER TABLE $table ENABLE TRIGGER ALL;
+	});
+}
+restart_with_libraries('ttl_docs');
+for my $case (@tables)
+{
+	my ($collection, $table) = @$case;
+	for my $write ("INSERT INTO $table (id, doc) VALUES ('b', '{}')", "COPY $table (id, doc) FROM PROGRAM 'true'")
+	{
+		like(error_of($node, 'postgres', $write), qr/has lost its trigger.*disabled while.*SELECT ttl_docs\.adopt\('public\.$collection'\)/s,
+			"refused: $write");
+	}
+	$node->safe_psql('postgres', "SELECT ttl_docs.adopt('$collection'); INSERT INTO $table (id, doc) VALUES ('b', '{}')");
+	is($node->safe_psql('postgres', "SELECT tgenabled FROM pg_trigger WHERE tgname = 'zzz_ttl_docs' AND tgrelid = '$table'::regclass"),
+		'A', "$table: adopt() enables the trigger");
+	is($node->safe_psql('postgres', "SELECT _ttl, _slot > 0 FROM $table WHERE id = 'unseen'"), '86400|t',
+		"$table: adopt() computes the stamps of the rows that the trigger has not seen");
+}
+
 $node->stop;
 
 done_testing();

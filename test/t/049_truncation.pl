@@ -503,11 +503,20 @@ my %unlike = (
 	row_trigger => 'CREATE TRIGGER t AFTER DELETE ON $t FOR EACH ROW EXECUTE FUNCTION nothing()',
 	statement_trigger => 'CREATE TRIGGER t AFTER DELETE ON $t EXECUTE FUNCTION nothing()',
 	truncate_trigger => 'CREATE TRIGGER t BEFORE TRUNCATE ON $t EXECUTE FUNCTION nothing()',
+	index_of_extension => 'CREATE INDEX ON $t USING bloom (id)',
 	always_trigger => 'CREATE TRIGGER t AFTER DELETE ON $t FOR EACH ROW EXECUTE FUNCTION nothing(); ALTER TABLE $t ENABLE ALWAYS TRIGGER t',
 	foreign_key => 'ALTER TABLE children ADD FOREIGN KEY (parent) REFERENCES $t',
 	no_right => 'GRANT CREATE ON SCHEMA public TO poor; ALTER TABLE $t OWNER TO poor; REVOKE TRUNCATE ON $t FROM poor',
 	old_index => 'DROP INDEX IF EXISTS x; CREATE INDEX x ON $t (_slot) WHERE _slot IS NOT NULL; DROP INDEX ${t}__slot_idx',
 	lazy => q{SELECT ttl_docs.set_indexing('$t', 'lazy')});
+if (has_extension($node, 'bloom'))
+{
+	sql('CREATE EXTENSION bloom');
+}
+else
+{
+	delete $unlike{index_of_extension};
+}
 for my $case (sort keys %unlike)
 {
 	my $setup = $unlike{$case} =~ s/\$t|\$\{t\}/$case/gr;
@@ -613,6 +622,22 @@ resume('aborted');
 $user->query('ROLLBACK');
 until_on_disk('aborted', 0, 'an aborted document');
 $user->quit;
+
+# ---- A trigger that was disabled while the library was not loaded ----
+
+make_expired('unloaded');
+$node->adjust_conf('postgresql.conf', 'shared_preload_libraries', q{''});
+$node->restart;
+sql(q{
+	ALTER TABLE unloaded DISABLE TRIGGER ALL;
+	INSERT INTO unloaded (id, doc, _ts, _slot) VALUES ('live', '{}', clock_timestamp() + interval '1 d', 0);
+	ALTER TABLE unloaded ENABLE TRIGGER ALL;
+});
+$node->adjust_conf('postgresql.conf', 'shared_preload_libraries', q{'ttl_docs, rival'});
+$node->restart;
+resume('unloaded');
+until_on_disk('unloaded', 1, 'a trigger that was disabled: the expired documents are deleted one by one');
+is(sql('SELECT id FROM unloaded'), 'live', 'a trigger that was disabled: the live document is there');
 
 # ---- A crash ----
 
