@@ -2,7 +2,8 @@
 # Runs all tests of ttl_docs on a private PostgreSQL, and counts them.
 #
 #	test/run.sh                        runs everything ("make test")
-#	TESTS="keys key_race" test/run.sh   runs these tests; TAP files also without their number
+#	TESTS="keys key_race" test/run.sh   runs these tests; a TAP file also without its number, if no
+#	                                   other test has that name
 #	PG_CONFIG=/path/to/pg_config ...   uses this PostgreSQL
 #	TEST_COPT="-fsanitize=..." ...     builds with additional compiler flags
 #	TEST_WRAPPER="valgrind ..." ...    runs every server under this command, which writes its
@@ -48,7 +49,7 @@ wanted() {
 
 # Sets the lists of tests.  Refuses unknown names, and names that two tests have.
 select_tests() {
-	local file name known=" "
+	local file name short known=" "
 	regress=() isolation=() tap=()
 	for file in "$REPO"/test/{sql/*.sql,specs/*.spec,t/*.pl}; do
 		[[ -e $file ]] || continue
@@ -59,9 +60,13 @@ select_tests() {
 				[[ $known != *" $name "* ]] || die "two tests have the name $name"
 				known+="$name "
 				;;
-			*.pl) known+="$name ${name#[0-9][0-9][0-9]_} " ;;
+			*.pl)
+				short=${name#[0-9][0-9][0-9]_}
+				[[ $known != *" $short "* ]] || short=$name
+				known+="$name $short "
+				;;
 		esac
-		wanted "$name" || { [[ $file == *.pl ]] && wanted "${name#[0-9][0-9][0-9]_}"; } || continue
+		wanted "$name" || { [[ $file == *.pl ]] && wanted "$short"; } || continue
 		case $file in
 			*.sql) regress+=("$name") ;;
 			*.spec) isolation+=("$name") ;;

@@ -61,7 +61,7 @@ with_sanitizers() {
 	libraries=$(readlink -f "$(gcc -print-file-name=libasan.so)"):$HELPERS/first.so
 	tests=$(tests_in sql specs)
 
-	export TESTS="${TESTS:-${tests//$'\n'/ } 022_fuzz}"
+	export TESTS="${TESTS:-${tests//$'\n'/ } 012_queries 022_fuzz 043_adopt_concurrently 050_partitions}"
 	# With -fno-sanitize-recover a report of UBSan ends the process, so that the server's log names
 	# the statement.  PostgreSQL is built with -fwrapv, which defines signed overflow.  Our arithmetic
 	# on times must not rely on it, so -fno-wrapv is set.

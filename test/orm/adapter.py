@@ -12,6 +12,7 @@ as a superuser, so an adapter may have a connection pool.
 """
 import json
 import os
+import re
 import subprocess
 import sys
 import unittest
@@ -58,7 +59,7 @@ def as_superuser(*commands):
     options = [option for command in commands for option in ("-c", command)]
     psql = ["psql", "-U", "postgres", "-XqAt", "-v", "ON_ERROR_STOP=1", *options]
     # A failed test may have left a transaction open, which locks the tables.
-    environment = {**os.environ, "PGOPTIONS": "-c lock_timeout=20s"}
+    environment = {**os.environ, "PGOPTIONS": "-c lock_timeout=20s -c client_min_messages=warning"}
     return subprocess.run(psql, env=environment, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()
 
 
@@ -97,10 +98,11 @@ class AdapterTest(unittest.TestCase):
         set_clock(0)
         as_superuser(f"TRUNCATE {self.TABLES}")
 
-    def assertFails(self, sqlstate, call, *args):
+    def assertFails(self, sqlstate, call, *args, message=""):
         with self.assertRaises(AdapterError) as caught:
             call(*args)
         self.assertEqual(caught.exception.sqlstate, sqlstate, str(caught.exception))
+        self.assertRegex(str(caught.exception), re.compile(message, re.MULTILINE))
 
     def on_disk(self, column):
         """The values of a column of the first table, including the expired rows."""

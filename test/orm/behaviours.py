@@ -3,6 +3,9 @@
 
     behaviours.py COMMAND ...      runs the tests with the adapter that this command starts; see adapter.py
 
+The applications with SQLAlchemy, Django and ActiveRecord do not use this list: each has these tests itself, and an
+adapter would be longer than the tests that it replaces.
+
 The calls of an adapter, on the tables carts (id, owner unique, doc) and items (id, cart_id, sku), whose cart
 is deleted with ON DELETE CASCADE:
 
@@ -25,9 +28,10 @@ is deleted with ON DELETE CASCADE:
     failing_transaction(id)   creates a cart, and rolls back
     schema_changes()          the statements that the schema tool would run now
 """
-from adapter import AdapterError, AdapterTest, main, set_clock
+from adapter import AdapterError, AdapterTest, as_superuser, main, set_clock
 
 HOUR = 3600
+YEAR = 365 * 24 * HOUR
 
 # What migrate() may return.  The values are documented in docs/orms.md, and tested below.
 #   stale_save, stale_destroy   what happens if an object has expired since it was loaded:
@@ -61,16 +65,32 @@ class Behaviours(AdapterTest):
 
     def test_ttl_of_a_document(self):
         self.adapter.create("short", "ann", {"ttl": 60})
-        self.adapter.create("never", "bob", {"ttl": -1})
-        self.adapter.create("default", "cid", {"ttl": None})
+        self.adapter.create("long", "bob", {"ttl": 2 * HOUR})
+        self.adapter.create("never", "cid", {"ttl": -1})
+        self.adapter.create("default", "dan", {"ttl": None})
         set_clock(60)
-        self.assertEqual(self.adapter.list(), ["default", "never"])
+        self.assertEqual(self.adapter.list(), ["default", "long", "never"])
         set_clock(HOUR)
+        self.assertEqual(self.adapter.list(), ["long", "never"])
+        set_clock(50 * YEAR)
         self.assertEqual(self.adapter.list(), ["never"])
 
+    def test_update_of_the_ttl(self):
+        self.adapter.create("a", "ann", {"ttl": -1})
+        self.adapter.create("b", "bob", {})
+        self.adapter.update("a", {})
+        self.adapter.update("b", {"ttl": -1})
+        set_clock(HOUR)
+        self.assertEqual(self.adapter.list(), ["b"])
+
     def test_invalid_ttl(self):
-        self.assertFails("22023", self.adapter.create, "a", "ann", {"ttl": 0})
+        self.assertFails("22023", self.adapter.create, "a", "ann", {"ttl": 0}, message='invalid "ttl" .* "carts": 0')
         self.assertEqual(self.adapter.count(), 0)
+
+    def test_update_to_an_invalid_ttl(self):
+        self.adapter.create("a", "ann", {"ttl": 60})
+        self.assertFails("22023", self.adapter.update, "a", {"ttl": "60"}, message='invalid "ttl" .* "carts": "60"')
+        self.assertEqual(self.adapter.read("a")["doc"], {"ttl": 60})
 
     def test_bulk(self):
         self.adapter.create_many([[f"c{i}", f"owner {i}", {"ttl": 60 if i < 3 else HOUR}] for i in range(10)])
@@ -140,9 +160,12 @@ class Behaviours(AdapterTest):
             self.skipTest("it has no objects")
         self.adapter.create("a", "ann", {"n": 1})
         self.adapter.load("a")
-        self.adapter.save({"n": 2, "ttl": 60})
-        self.assertEqual(self.adapter.read("a")["doc"], {"n": 2, "ttl": 60})
-        set_clock(60)
+        set_clock(HOUR - 60)
+        self.adapter.save({"n": 2, "ttl": 120})
+        self.assertEqual(self.adapter.read("a")["doc"], {"n": 2, "ttl": 120})
+        set_clock(HOUR)
+        self.assertIsNotNone(self.adapter.read("a"))
+        set_clock(HOUR + 60)
         self.assertIsNone(self.adapter.read("a"))
 
     def test_rollback(self):
@@ -187,7 +210,27 @@ class Behaviours(AdapterTest):
         # It is a new cart: the items of the expired one are gone.
         self.assertEqual(self.adapter.items_of("a"), [])
 
+    def test_upsert_of_a_row_that_expires_meanwhile(self):
+        # The upsert finds a live row, which has expired when the upsert writes it.
+        self.adapter.create("a", "ann", {"n": 1})
+        as_superuser(f"""
+            CREATE FUNCTION an_hour_passes() RETURNS trigger LANGUAGE plpgsql AS $$
+            BEGIN
+                PERFORM set_config('ttl_docs.clock_offset', '{HOUR}', false);
+                RETURN NEW;
+            END $$;
+            CREATE TRIGGER an_hour_passes BEFORE UPDATE ON carts FOR EACH ROW EXECUTE FUNCTION an_hour_passes()""")
+        self.addCleanup(as_superuser, "DROP FUNCTION an_hour_passes CASCADE")
+        self.assertFails("40001", self.adapter.upsert, "a", "ann", {"n": 2})
+        self.assertEqual(self.adapter.read("a")["doc"], {"n": 1})
+
     # ---- Relations ----
+
+    def test_removing_a_row_removes_its_items(self):
+        self.adapter.create("a", "ann", {})
+        self.adapter.add_item(1, "a", "apple")
+        self.assertEqual(self.adapter.remove("a"), 1)
+        self.assertEqual(self.adapter.carts_of_items(), [])
 
     def test_relation(self):
         self.adapter.create("a", "ann", {})

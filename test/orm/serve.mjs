@@ -9,7 +9,7 @@ function describe(error, names) {
 	while (cause && !/^[0-9A-Z]{5}$/.test(cause.code ?? '')) {
 		cause = cause.parent ?? cause.original ?? cause.cause ?? cause.previous;
 	}
-	return { sqlstate: names[cause?.code] ?? cause?.code ?? null, message: String(error?.message ?? error) };
+	return { sqlstate: names[cause?.code] ?? cause?.code ?? null, message: String(cause?.message ?? error?.message ?? error) };
 }
 
 export async function serve(adapter, names = {}) {

@@ -1,10 +1,11 @@
 # shellcheck shell=bash
-# TypeORM with pg, in TypeScript: entities, a migration, its command line tool, tests.  See ../run.sh.
+# TypeORM with pg, in TypeScript: entities, a migration, its command line tool, tests.  typeorm.mjs is its adapter
+# for ../behaviours.py.  See ../run.sh.
 # shellcheck disable=SC2034
-packages=(nodejs npm)
+packages=(nodejs npm python3)
 
 have_packages() {
-	command -v node && command -v npm
+	command -v node && command -v npm && command -v python3
 }
 
 # package.json pins yargs, so that TypeORM's command line tool also runs on Node.js 18.
@@ -13,5 +14,5 @@ prepare() {
 }
 
 run_tests() {
-	npm test
+	../behaviours.py node typeorm.mjs && npm test
 }

@@ -2,11 +2,9 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { count, eq, gt } from 'drizzle-orm';
 import { carts, cartItems } from '../src/schema.ts';
-import { db, inThePast, refusal, travel, useMigratedDatabase } from './database.ts';
+import { db, refusal, travel, useMigratedDatabase } from './database.ts';
 
 useMigratedDatabase();
-
-const HOUR = 3600;
 
 async function createCart(customer: string, ttl?: number) {
 	const [cart] = await db.insert(carts).values({ data: { customer, ttl } }).returning();
@@ -49,24 +47,6 @@ test('a join skips expired rows on either side', async () => {
 		.from(carts)
 		.innerJoin(cartItems, eq(cartItems.cartId, carts.id));
 	assert.deepEqual(rows, [{ cart: { customer: 'Bob' }, item: { sku: 'coffee' } }]);
-});
-
-test('the expired cart of a live item is null, although the type does not allow null', async () => {
-	const cart = await createCart('Ann', 60);
-	const item = await addItem(cart.id, 'tea');
-	await travel(60);
-
-	const found = await db.query.cartItems.findMany({ with: { cart: true } });
-	assert.deepEqual(found, [{ ...item, cart: null }]);
-});
-
-test('an item of an expired cart cannot be created', async () => {
-	const cart = await inThePast(HOUR, () => createCart('Ann'));
-
-	await assert.rejects(
-		addItem(cart.id, 'tea'),
-		refusal('23503', /violates foreign key constraint "cart_items_cart_id_carts_id_fk"$/),
-	);
 });
 
 test('a cart with live items cannot be deleted', async () => {

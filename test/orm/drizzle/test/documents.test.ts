@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { eq } from 'drizzle-orm';
 import { carts, tokens } from '../src/schema.ts';
 import { expiresAt } from '../src/ttl.ts';
-import { db, inThePast, refusal, travel, useMigratedDatabase } from './database.ts';
+import { db, refusal, useMigratedDatabase } from './database.ts';
 
 useMigratedDatabase();
 
@@ -33,33 +33,12 @@ function invalidTtl(ttl: string, table = 'carts') {
 	return refusal('22023', `invalid "ttl" in a document of "${table}": ${ttl}`);
 }
 
-test('a document without a ttl, or with a ttl of null, inherits the DefaultTTL', async () => {
-	const none = await createCart('Ann');
-	const unset = await createCart('Bob', null);
-
-	assert.equal(await secondsToLive(none.id), HOUR);
-	assert.equal(await secondsToLive(unset.id), HOUR);
-	await travel(HOUR - 60);
-	assert.deepEqual(await customers(), ['Ann', 'Bob']);
-	await travel(HOUR);
-	assert.deepEqual(await customers(), []);
-});
-
-test('a document can have its own ttl', async () => {
-	const cart = await createCart('Ann', 120);
-
-	assert.equal(cart._ttl, 120);
-	assert.equal(await secondsToLive(cart.id), 120);
-	await travel(120);
-	assert.deepEqual(await customers(), []);
-});
-
-test('a document with ttl -1 never expires', async () => {
-	const cart = await createCart('Ann', -1);
-
-	assert.equal(await secondsToLive(cart.id), null);
-	await travel(10 * 365 * 24 * HOUR);
-	assert.deepEqual(await customers(), ['Ann']);
+test('expiresAt() selects the time at which a document expires', async () => {
+	for (const [ttl, seconds] of [[undefined, HOUR], [null, HOUR], [120, 120], [-1, null]] as const) {
+		const cart = await createCart('Ann', ttl);
+		assert.equal(cart._ttl, ttl ?? null);
+		assert.equal(await secondsToLive(cart.id), seconds);
+	}
 });
 
 test('the server sets _ts, and RETURNING returns it', async () => {
@@ -87,52 +66,12 @@ test('a row with its system columns can be converted to JSON', async () => {
 	assert.equal(JSON.parse(JSON.stringify(cart)).data.customer, 'Ann');
 });
 
-test('a bulk insert accepts documents with different ttls', async () => {
-	await db
-		.insert(carts)
-		.values([
-			{ data: { customer: 'Ann' } },
-			{ data: { customer: 'Bob', ttl: 60 } },
-			{ data: { customer: 'Cleo', ttl: -1 } },
-		]);
-
-	assert.deepEqual(await customers(), ['Ann', 'Bob', 'Cleo']);
-	await travel(60);
-	assert.deepEqual(await customers(), ['Ann', 'Cleo']);
-	await travel(HOUR);
-	assert.deepEqual(await customers(), ['Cleo']);
-});
-
-test('reading an expired document finds nothing', async () => {
-	const { id } = await inThePast(HOUR, () => createCart('Ann'));
-
-	assert.equal(await db.query.carts.findFirst({ where: eq(carts.id, id) }), undefined);
-	assert.deepEqual(await db.query.carts.findMany(), []);
-	assert.deepEqual(await db.select().from(carts).where(eq(carts.id, id)), []);
-});
-
-test("a ttl of 0 throws an error with the server's message, and nothing is written", async () => {
-	await assert.rejects(createCart('Ann', 0), invalidTtl('0'));
-
-	assert.deepEqual(await customers(), []);
-});
-
 test('a ttl that is a string is an error for TypeScript and for the server', async () => {
 	await assert.rejects(
 		// @ts-expect-error: in the type of the document, ttl is a number
 		db.insert(tokens).values({ code: 'a', data: { purpose: 'login', ttl: '60' } }),
 		invalidTtl('"60"', 'tokens'),
 	);
-});
-
-test('a bulk insert with one invalid ttl inserts nothing', async () => {
-	const documents = [{ customer: 'Ann' }, { customer: 'Bob', ttl: 1.5 }];
-
-	await assert.rejects(
-		db.insert(carts).values(documents.map((data) => ({ data }))),
-		invalidTtl('1.5'),
-	);
-	assert.deepEqual(await customers(), []);
 });
 
 test('an invalid ttl aborts its transaction, and the connection still works', async () => {

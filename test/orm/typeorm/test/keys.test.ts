@@ -11,41 +11,6 @@ const tokens = database.getRepository(Token);
 const login = () => ({ code: "4711", doc: { purpose: "login", ttl: 600 } });
 const signUp = () => ({ code: "4711", doc: { purpose: "sign-up", ttl: 600 } });
 
-test("a unique key that a live document holds is taken", async () => {
-	await tokens.insert(login());
-	assert.equal(await tokens.existsBy({ code: "4711" }), true);
-	await assert.rejects(
-		tokens.insert(signUp()),
-		refusal("23505", 'duplicate key value violates unique constraint "tokens_code_key"'),
-	);
-});
-
-test("a unique key that an expired document holds is free, and existsBy() agrees", async () => {
-	const old = await tokens.save(login());
-	await travel(601);
-	assert.equal(await tokens.existsBy({ code: "4711" }), false);
-	const anew = await tokens.save(signUp());
-	assert.notEqual(anew.id, old.id);
-	assert.deepEqual((await tokens.find()).map(({ doc }) => doc.purpose), ["sign-up"]);
-});
-
-test("a primary key that an expired document holds is free", async () => {
-	await tokens.insert({ id: 7, ...login() });
-	await travel(601);
-	await tokens.insert({ id: 7, ...signUp() });
-	assert.deepEqual((await tokens.find()).map(({ doc }) => doc.purpose), ["sign-up"]);
-});
-
-test("upsert() updates a live document and restarts its countdown", async () => {
-	const { id } = await tokens.save(login());
-	await travel(500);
-	const result = await tokens.upsert(signUp(), ["code"]);
-	assert.deepEqual(result.identifiers, [{ id }]);
-
-	await travel(1000);
-	assert.deepEqual((await tokens.find()).map(({ doc }) => doc.purpose), ["sign-up"]);
-});
-
 test("upsert() replaces an expired document by a new one with a new key", async () => {
 	const { id } = await tokens.save(login());
 	await travel(601);
@@ -79,15 +44,6 @@ test("orUpdate() and orIgnore() of the query builder replace expired documents, 
 	const [{ id, doc }] = await tokens.find();
 	assert.equal(doc.purpose, "sign-up");
 	assert.notEqual(id, 1);
-});
-
-test("an upsert() whose document expires while it waits for the row fails with 40001", async () => {
-	await tokens.insert(login());
-	await withSlowUpdates(() => assert.rejects(
-		tokens.upsert(signUp(), ["code"]),
-		refusal("40001", "could not update a document that expired meanwhile"),
-	));
-	assert.deepEqual((await tokens.find()).map(({ doc }) => doc.purpose), ["login"]);
 });
 
 test("retrying() retries the upsert(), which then inserts", async () => {
