@@ -44,7 +44,9 @@
 						 TRIGGER_TYPE_INSERT | TRIGGER_TYPE_UPDATE | \
 						 TRIGGER_TYPE_DELETE)
 
-static bool has_write_trigger(Oid relid);
+#define NO_TRIGGER		'\0'		/* is no value of pg_trigger.tgenabled */
+
+static char write_trigger_fires(Oid relid);
 static void set_hidden(Oid trigger, bool hidden);
 
 /*
@@ -255,35 +257,49 @@ ttl_docs_require_last_trigger(Relation rel)
 
 /*
  * Raises an error if a table of a collection does not have our trigger,
- * unless the session restores a backup.
+ * unless the session restores a backup.  Also if the trigger does not always
+ * fire: an ALTER TABLE may have changed that, before the review changes it
+ * back, or somebody has done so while the server ran without ttl_docs.
  */
 void
 ttl_docs_require_trigger(Oid relid, const Collection *collection)
 {
-	if (has_write_trigger(relid) || ttl_docs_acts_for_backup(collection->root))
+	char		fires = write_trigger_fires(relid);
+
+	if (fires == TRIGGER_FIRES_ALWAYS || ttl_docs_acts_for_backup(collection->root))
 		return;
+	if (fires == NO_TRIGGER)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("the collection \"%s\" has lost its trigger", get_rel_name(relid)),
+				 errdetail("This happens when a table is restored without its triggers."),
+				 errhint("To create the trigger again: SELECT ttl_docs.adopt(%s).",
+						 ttl_docs_quoted_literal(collection->root))));
 	ereport(ERROR,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-			 errmsg("the collection \"%s\" has lost its trigger", get_rel_name(relid)),
-			 errdetail("This happens when a table is restored without its triggers."),
-			 errhint("To create the trigger again: SELECT ttl_docs.adopt(%s).",
-					 ttl_docs_quoted_literal(collection->root))));
+			 errmsg("trigger \"%s\" of the collection \"%s\" is disabled", TTL_DOCS_TRIGGER,
+					get_rel_name(relid)),
+			 errdetail("Without the trigger, documents would be stored with wrong values of \"%s\" and \"%s\".",
+					   TTL_DOCS_TS_COLUMN, TTL_DOCS_TTL_COLUMN),
+			 errhint("To enable the trigger: ALTER TABLE %s ENABLE ALWAYS TRIGGER %s.",
+					 ttl_docs_quoted_name(relid), TTL_DOCS_TRIGGER)));
 }
 
 /*
- * Does the table have a trigger with the name of ours?  Every plan that
- * writes to a collection needs this answer, so we only read the relation
- * cache.
+ * When does the trigger with the name of ours fire?  NO_TRIGGER if the table has
+ * none.  Every plan that writes to a collection needs this answer, so we only
+ * read the relation cache.
  */
-static bool
-has_write_trigger(Oid relid)
+static char
+write_trigger_fires(Oid relid)
 {
 	Relation	rel = table_open(relid, NoLock);
 	TriggerDesc *triggers = rel->trigdesc;
-	bool		found = false;
+	char		fires = NO_TRIGGER;
 
-	for (int i = 0; triggers != NULL && i < triggers->numtriggers && !found; i++)
-		found = strcmp(triggers->triggers[i].tgname, TTL_DOCS_TRIGGER) == 0;
+	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
+		if (strcmp(triggers->triggers[i].tgname, TTL_DOCS_TRIGGER) == 0)
+			fires = triggers->triggers[i].tgenabled;
 	table_close(rel, NoLock);
-	return found;
+	return fires;
 }
