@@ -257,16 +257,19 @@ ttl_docs_require_last_trigger(Relation rel)
 
 /*
  * Raises an error if a table of a collection does not have our trigger,
- * unless the session restores a backup.  Also if the trigger does not always
- * fire: an ALTER TABLE may have changed that, before the review changes it
- * back, or somebody has done so while the server ran without ttl_docs.
+ * unless the session restores a backup.  Also if the trigger does not fire in
+ * this session: an ALTER TABLE may have disabled it, before the review enables it
+ * again, or somebody has done so while the server ran without ttl_docs.
  */
 void
 ttl_docs_require_trigger(Oid relid, const Collection *collection)
 {
 	char		fires = write_trigger_fires(relid);
 
-	if (fires == TRIGGER_FIRES_ALWAYS || ttl_docs_acts_for_backup(collection->root))
+	if (fires == TRIGGER_FIRES_ALWAYS ||
+		fires == (SessionReplicationRole == SESSION_REPLICATION_ROLE_REPLICA ?
+				  TRIGGER_FIRES_ON_REPLICA : TRIGGER_FIRES_ON_ORIGIN) ||
+		ttl_docs_acts_for_backup(collection->root))
 		return;
 	if (fires == NO_TRIGGER)
 		ereport(ERROR,
@@ -277,7 +280,7 @@ ttl_docs_require_trigger(Oid relid, const Collection *collection)
 						 ttl_docs_quoted_literal(collection->root))));
 	ereport(ERROR,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-			 errmsg("trigger \"%s\" of the collection \"%s\" is disabled", TTL_DOCS_TRIGGER,
+			 errmsg("trigger \"%s\" of the collection \"%s\" does not fire", TTL_DOCS_TRIGGER,
 					get_rel_name(relid)),
 			 errdetail("Without the trigger, documents would be stored with wrong values of \"%s\" and \"%s\".",
 					   TTL_DOCS_TS_COLUMN, TTL_DOCS_TTL_COLUMN),
