@@ -34,7 +34,8 @@
  * the notes are freed, the previous running query is restored, and workers
  * may enter the database again.  The rollback undoes all other effects.
  *
- * We call access/instant.c when a query starts, runs and finishes.  On ERROR,
+ * We call access/instant.c when a query is planned, starts, runs and finishes, and when
+ * core's hook for functions reports a call.  On ERROR,
  * PG_FINALLY in instant.c restores the previous running query, and a memory
  * context callback removes the query from the list of live queries.
  *
@@ -47,7 +48,8 @@
  *	4. The record of changed settings is forgotten.
  *
  * No part may raise an error in these steps.  Before PREPARE TRANSACTION, the
- * purge is also called, and may raise an error.
+ * purge is also called, and may raise an error.  Before a commit, access/held_instant.c
+ * releases the snapshots that it holds.
  *
  * On FATAL, the process ends.  The values that it leaves in shared memory are
  * atomic, or the exit callbacks of the purge processes clean them up.
@@ -205,11 +207,20 @@ plan(COMPAT_PLANNER_PARAMS)
 	bool		validates = ttl_docs_validation_may_run &&
 		ttl_docs_looks_like_validation(parse);
 	planner_hook_type planner = next_planner ? next_planner : standard_planner;
-	PlannedStmt *stmt;
+	PlannedStmt *volatile stmt;
 
 	if (parse->commandType == CMD_INSERT && !row_security)
 		ttl_docs_refuse_distributed_restore(rt_fetch(parse->resultRelation, parse->rtable)->relid);
-	stmt = planner(COMPAT_PLANNER_ARGS);
+	ttl_docs_begin_planning();
+	PG_TRY();
+	{
+		stmt = planner(COMPAT_PLANNER_ARGS);
+	}
+	PG_FINALLY();
+	{
+		ttl_docs_end_planning();
+	}
+	PG_END_TRY();
 	ttl_docs_filter_plan(stmt, validates);
 	return stmt;
 }
@@ -374,12 +385,14 @@ static bool
 needs_fmgr(Oid function)
 {
 	return (next_needs_fmgr && next_needs_fmgr(function)) ||
-		ttl_docs_is_citus_function(function);
+		ttl_docs_is_citus_function(function) || ttl_docs_function_may_query(function);
 }
 
 static void
 call_function(FmgrHookEventType event, FmgrInfo *flinfo, Datum *private_data)
 {
+	if (event == FHET_START)
+		ttl_docs_note_snapshot();
 	ttl_docs_intercept_call(event, flinfo, private_data, next_fmgr);
 }
 
@@ -417,6 +430,7 @@ transaction_ends(XactEvent event, void *arg)
 		case XACT_EVENT_PRE_COMMIT:
 		case XACT_EVENT_PRE_PREPARE:
 		case XACT_EVENT_PARALLEL_PRE_COMMIT:
+			ttl_docs_end_held_instants();
 			return;
 		case XACT_EVENT_COMMIT:
 		case XACT_EVENT_PREPARE:

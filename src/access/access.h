@@ -17,6 +17,7 @@
 
 /* instant.c */
 extern TimestampTz ttl_docs_current_instant(void);
+extern void ttl_docs_note_snapshot(void);
 
 /* instant.c: the innermost query that is being executed */
 extern const PlannedStmt *ttl_docs_running_stmt(void);
@@ -43,6 +44,12 @@ extern void ttl_docs_finish_query(QueryDesc *queryDesc,
 extern void ttl_docs_note_function(Oid function);
 extern void ttl_docs_note_transaction_snapshot(void);
 extern void ttl_docs_forget_transaction(void);
+extern void ttl_docs_begin_planning(void);
+extern void ttl_docs_end_planning(void);
+
+/* held_instant.c, for hooks.c */
+extern bool ttl_docs_function_may_query(Oid function);
+extern void ttl_docs_end_held_instants(void);
 
 /* plan.c, for hooks.c */
 extern void ttl_docs_filter_plan(PlannedStmt *stmt, bool validates_foreign_key);

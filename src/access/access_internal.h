@@ -51,6 +51,14 @@ typedef struct UtilityCommand
 /* instant.c */
 extern LiveQuery *ttl_docs_running_query;	/* NULL = none */
 extern UtilityCommand *ttl_docs_running_command(void);
+extern bool ttl_docs_is_planning_or_starting(void);
+
+/* held_instant.c */
+extern bool ttl_docs_find_held_instant(Snapshot snapshot, TimestampTz *instant);
+extern void ttl_docs_hold_instant(Snapshot snapshot, TimestampTz instant);
+extern void ttl_docs_release_held_instants(void);
+extern void ttl_docs_forget_held_instants(void);
+extern bool ttl_docs_may_share_snapshot(const QueryDesc *queryDesc, bool is_nested);
 
 /*
  * Type of the parameter for the instant, and type of the mark that follows it

@@ -18,7 +18,9 @@
  * 3. A query that uses the snapshot of a live query shares the instant of
  *    that query.  An example is a query of a STABLE function.  Core passes on
  *    the same snapshot, so we compare pointers.
- * 4. Otherwise, the query has its own snapshot.  Core takes a snapshot just
+ * 4. A query under a snapshot that other queries or functions have used before
+ *    has their instant (held_instant.c).
+ * 5. Otherwise, the query has its own snapshot.  Core takes a snapshot just
  *    before it starts a query, so the instant is the clock.
  *
  * A utility command (EXECUTE, COPY) takes its snapshot earlier: before it
@@ -103,6 +105,9 @@ static LiveQuery *live_queries = NULL;
 LiveQuery  *ttl_docs_running_query = NULL;
 static UtilityCommand *innermost_command = NULL;
 
+/* Is a query being planned, or inside of ExecutorStart?  Number of nestings. */
+static int	planning_or_starting = 0;
+
 /* May the running utility command check rows against a foreign key? */
 bool		ttl_docs_validation_may_run = false;
 
@@ -124,12 +129,14 @@ static TimestampTz last_boundary_statement = DT_NOBEGIN;
 static bool running_command_may_validate(void);
 static bool copies_snapshot(Node *parsetree);
 static bool is_copy(Snapshot a, Snapshot b);
+static void hold_instant_after(LiveQuery *query, QueryDesc *queryDesc);
 static void choose_instant(LiveQuery *query);
 static TimestampTz instant_of_transaction(void);
 static bool must_take_handed_instant(void);
 static void set_transaction_instant(TimestampTz instant);
 static void record_boundary(void);
 static TimestampTz instant_of_snapshot(Snapshot snapshot);
+static bool find_instant(Snapshot snapshot, TimestampTz *instant);
 static void take_leaders_instant(LiveQuery *query);
 static void send_instant_to_workers(LiveQuery *query);
 static LiveQuery *find_live_query(QueryDesc *queryDesc);
@@ -138,18 +145,34 @@ static void forget_live_query(void *arg);
 
 /*
  * The instant for code that is called now: that of the query whose snapshot
- * is active.  Without an active snapshot, the instant is the clock.  For
- * example, an expression that a procedural language evaluates by itself has no
- * active snapshot, and counts as a statement of its own.
+ * is active.  If no query has this snapshot, the next queries under it get the
+ * same instant.  Without an active snapshot, the instant is the clock.
  */
 TimestampTz
 ttl_docs_current_instant(void)
 {
+	TimestampTz instant;
+
 	if (IsolationUsesXactSnapshot())
 		return instant_of_transaction();
 	if (!ActiveSnapshotSet())
 		return ttl_docs_clock();
-	return instant_of_snapshot(GetActiveSnapshot());
+	if (!find_instant(GetActiveSnapshot(), &instant))
+	{
+		instant = ttl_docs_clock();
+		ttl_docs_hold_instant(GetActiveSnapshot(), instant);
+	}
+	return instant;
+}
+
+/*
+ * Code begins that may wait, and then run queries under the active snapshot.
+ */
+void
+ttl_docs_note_snapshot(void)
+{
+	if (!IsolationUsesXactSnapshot())
+		(void) ttl_docs_current_instant();
 }
 
 /* The statement of the running query, or NULL. */
@@ -208,6 +231,7 @@ ttl_docs_begin_utility(Node *parsetree, ProcessUtilityContext context)
 {
 	UtilityCommand command = {0};
 
+	ttl_docs_release_held_instants();
 	command.imported = ttl_docs_instant_to_import(parsetree);
 	/* a walsender may have taken its snapshot in its previous command */
 	if (!am_walsender)
@@ -240,6 +264,7 @@ ttl_docs_begin_utility(Node *parsetree, ProcessUtilityContext context)
 void
 ttl_docs_utility_has_run(void)
 {
+	ttl_docs_release_held_instants();
 	if (innermost_command->imported != DT_NOEND)
 		set_transaction_instant(Min(innermost_command->imported, ttl_docs_clock()));
 	else if (!am_walsender && !FirstSnapshotSet)
@@ -325,6 +350,7 @@ ttl_docs_start_query(QueryDesc *queryDesc, int eflags, ExecutorStart_hook_type s
 	LiveQuery	starting = {0};
 	LiveQueryHolder *holder;
 
+	ttl_docs_release_held_instants();
 	starting.snapshot = queryDesc->snapshot;
 	if (eflags & EXEC_FLAG_SKIP_TRIGGERS)
 		ttl_docs_recognise_foreign_key_query(&starting, queryDesc);
@@ -337,12 +363,14 @@ ttl_docs_start_query(QueryDesc *queryDesc, int eflags, ExecutorStart_hook_type s
 		starting.repacked = ttl_docs_repacked_collection(starting.stmt);
 	starting.next = live_queries;
 	live_queries = &starting;
+	planning_or_starting++;
 	PG_TRY();
 	{
 		start(queryDesc, eflags);
 	}
 	PG_FINALLY();
 	{
+		planning_or_starting--;
 		unlink_live_query(&starting);
 	}
 	PG_END_TRY();
@@ -380,6 +408,7 @@ ttl_docs_run_query(COMPAT_RUN_PARAMS, ExecutorRun_hook_type run)
 		ttl_docs_running_query = outer;
 	}
 	PG_END_TRY();
+	ttl_docs_release_held_instants();
 
 	if (query != NULL && query->foreign_key_check &&
 		query->estate->es_processed > 0 &&
@@ -395,8 +424,9 @@ void
 ttl_docs_finish_query(QueryDesc *queryDesc, ExecutorFinish_hook_type finish)
 {
 	LiveQuery  *outer = ttl_docs_running_query;
+	LiveQuery  *volatile query = find_live_query(queryDesc);
 
-	ttl_docs_running_query = find_live_query(queryDesc);
+	ttl_docs_running_query = query;
 	PG_TRY();
 	{
 		finish(queryDesc);
@@ -406,6 +436,39 @@ ttl_docs_finish_query(QueryDesc *queryDesc, ExecutorFinish_hook_type finish)
 		ttl_docs_running_query = outer;
 	}
 	PG_END_TRY();
+	ttl_docs_release_held_instants();
+	if (query != NULL)
+		hold_instant_after(query, queryDesc);
+}
+
+/* The query has run.  Other queries may follow under its snapshot. */
+static void
+hold_instant_after(LiveQuery *query, QueryDesc *queryDesc)
+{
+	if (!IsolationUsesXactSnapshot() && !query->foreign_key_check &&
+		ttl_docs_may_share_snapshot(queryDesc, ttl_docs_running_query != NULL ||
+									innermost_command != NULL))
+		ttl_docs_hold_instant(queryDesc->snapshot, query->instant);
+}
+
+/* A query is about to be planned. */
+void
+ttl_docs_begin_planning(void)
+{
+	planning_or_starting++;
+}
+
+/* A query has been planned, or an error has been raised. */
+void
+ttl_docs_end_planning(void)
+{
+	planning_or_starting--;
+}
+
+bool
+ttl_docs_is_planning_or_starting(void)
+{
+	return planning_or_starting > 0;
 }
 
 static void
@@ -498,22 +561,41 @@ record_boundary(void)
 	last_boundary_statement = GetCurrentStatementStartTimestamp();
 }
 
-/* The instant of the live query with this snapshot, or else the clock. */
+/* The instant that belongs to the snapshot already, or else the clock. */
 static TimestampTz
 instant_of_snapshot(Snapshot snapshot)
 {
+	TimestampTz instant;
+
+	if (snapshot != NULL && find_instant(snapshot, &instant))
+		return instant;
+	return ttl_docs_clock();
+}
+
+/* Finds the instant of the queries that have this snapshot, or had it. */
+static bool
+find_instant(Snapshot snapshot, TimestampTz *instant)
+{
 	LiveQuery  *innermost = live_queries;
 
-	if (snapshot == NULL)
-		return ttl_docs_clock();
 	for (LiveQuery *query = innermost; query != NULL; query = query->next)
+	{
 		if (query->snapshot == snapshot && !query->foreign_key_check)
-			return query->instant;
+		{
+			*instant = query->instant;
+			return true;
+		}
+	}
+	if (ttl_docs_find_held_instant(snapshot, instant))
+		return true;
 	if (innermost != NULL && innermost->snapshot != NULL &&
 		innermost->copies_snapshot &&
 		is_copy(innermost->snapshot, snapshot))
-		return innermost->instant;
-	return ttl_docs_clock();
+	{
+		*instant = innermost->instant;
+		return true;
+	}
+	return false;
 }
 
 /* In a parallel worker: takes the instant from the parameter of its plan. */
@@ -587,6 +669,7 @@ void
 ttl_docs_forget_transaction(void)
 {
 	ttl_docs_kept_by_transaction = NULL;
+	ttl_docs_forget_held_instants();
 	if (has_published)
 		ttl_docs_unpublish_instants();
 	has_published = false;

@@ -22,11 +22,13 @@
  * Some objects are dropped without a utility command: temporary tables at
  * exit or ON COMMIT.  These are never collections.
  *
- * Two commands cannot wait for the review:
+ * Three commands cannot wait for the review:
  * - DROP INDEX CONCURRENTLY commits before it ends.  It is checked when core
  *   is about to drop the index.
  * - ATTACH PARTITION of a table that is a collection is checked before it
  *   starts (ddl_partitions.c).
+ * - ALTER TABLE that disables our trigger and does something else is refused when
+ *   core disables the trigger.
  *
  *-------------------------------------------------------------------------
  */
@@ -43,11 +45,13 @@
 #include "catalog/pg_trigger.h"
 #include "catalog/pg_type.h"
 #include "commands/extension.h"
+#include "commands/trigger.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
+#include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
 #include "collection/collection_internal.h"
@@ -68,6 +72,7 @@ static void note_relation(ObjectAccessType access, Oid relid, AttrNumber attno,
 						  void *arg);
 static void note_column(Oid relid, AttrNumber attno, bool is_dropped);
 static void note_trigger(ObjectAccessType access, Oid trigger);
+static void refuse_disabling_with_others(Oid trigger);
 static void note_constraint(Oid constraint);
 static void note_link(Oid child, Oid parent);
 static Note *add_note(NoteKind kind, Oid relid);
@@ -210,7 +215,10 @@ note_trigger(ObjectAccessType access, Oid trigger)
 	Collection	collection;
 
 	if (access != OAT_DROP)
+	{
+		refuse_disabling_with_others(trigger);
 		add_note(NOTE_TRIGGER, InvalidOid)->other = trigger;
+	}
 	else if (!ttl_docs_fetch_trigger(trigger, NULL, &form))
 		return;
 	else if (ttl_docs_is_parent_trigger(&form))
@@ -218,6 +226,33 @@ note_trigger(ObjectAccessType access, Oid trigger)
 	else if (strcmp(NameStr(form.tgname), TTL_DOCS_TRIGGER) == 0 &&
 			 ttl_docs_lookup_collection(form.tgrelid, &collection))
 		add_note(NOTE_TRIGGER_DROPPED, form.tgrelid);
+}
+
+/*
+ * Refuses an ALTER TABLE that disables our trigger, if it does anything else.
+ * Other clauses can run functions of users, such as that of a new CHECK
+ * constraint.  The review enables the trigger again, but would not see which rows
+ * these functions have written without it.
+ */
+static void
+refuse_disabling_with_others(Oid trigger)
+{
+	AlterTableStmt *stmt = (AlterTableStmt *) notebook->parsetree;
+	FormData_pg_trigger form;
+	Collection	collection;
+
+	if (!IsA(stmt, AlterTableStmt) || list_length(stmt->cmds) < 2 ||
+		/* core's change is not visible yet to other snapshots */
+		!ttl_docs_fetch_trigger(trigger, SnapshotSelf, &form) ||
+		strcmp(NameStr(form.tgname), TTL_DOCS_TRIGGER) != 0 ||
+		form.tgenabled == TRIGGER_FIRES_ALWAYS ||
+		!ttl_docs_lookup_collection(form.tgrelid, &collection))
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("cannot enable or disable triggers of the collection \"%s\" together with other changes",
+					get_rel_name(form.tgrelid)),
+			 errhint("Use one ALTER TABLE for the triggers, and another one for the other changes.")));
 }
 
 /* Takes a note of a dropped constraint, such as NOT NULL since 18. */

@@ -31,6 +31,7 @@
 #include "utils/jsonb.h"
 #include "utils/lsyscache.h"
 
+#include "access/access.h"
 #include "document/document_internal.h"
 
 PG_FUNCTION_INFO_V1(ttl_docs_create_document);
@@ -121,6 +122,8 @@ ttl_docs_read_document(PG_FUNCTION_ARGS)
 	/* do not even lock the table: no statement would check privileges on it */
 	if (PG_ARGISNULL(1))
 		PG_RETURN_NULL();
+	/* the statement runs under the snapshot of the caller, perhaps after a wait */
+	ttl_docs_note_snapshot();
 	key = key_of_collection(fcinfo, AccessShareLock);
 	run_for_key(&key, STATEMENT_READ,
 				ttl_docs_key_of_arg(&key, fcinfo, 1), NULL, &returned);
@@ -222,13 +225,16 @@ Datum
 ttl_docs_documents(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
-	DocumentKey key = key_of_collection(fcinfo, AccessShareLock);
+	DocumentKey key;
 	DocumentStatement statement = STATEMENT_ALL;
 	Jsonb	   *filter = NULL;
 	Datum		value;
 	Datum	   *key_value = NULL;
 	JsonbValue	property;
 
+	/* as in read_document() */
+	ttl_docs_note_snapshot();
+	key = key_of_collection(fcinfo, AccessShareLock);
 	if (!PG_ARGISNULL(1))
 	{
 		statement = STATEMENT_CONTAINING;

@@ -154,6 +154,37 @@ ALTER TABLE g DISABLE TRIGGER USER;
 SELECT tgname, tgenabled FROM pg_trigger WHERE tgrelid = 'g'::regclass ORDER BY tgname;
 DROP TRIGGER users ON g;
 SELECT pieces('g') = :'whole' AS whole;
+-- A command that disables triggers does nothing else.  Otherwise a function could write rows
+-- before the trigger is enabled again.
+CREATE FUNCTION write_row(id text, into_table text) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN
+    IF id <> 'w' THEN
+        EXECUTE format('INSERT INTO %I (id, doc, _ts, _slot) VALUES (''w'', ''{"ttl": 5}'', ''infinity'', 0) ON CONFLICT DO NOTHING', into_table);
+    END IF;
+    RETURN true;
+END $$;
+ALTER TABLE g DISABLE TRIGGER ALL, ADD CHECK (write_row(id, 'g'));
+\echo :SQLSTATE
+ALTER TABLE g ENABLE REPLICA TRIGGER zzz_ttl_docs, ADD CHECK (write_row(id, 'g'));
+\echo :SQLSTATE
+ALTER TABLE g DISABLE TRIGGER USER, ENABLE ALWAYS TRIGGER zzz_ttl_docs, ADD CHECK (write_row(id, 'g'));
+\echo :SQLSTATE
+ALTER TABLE g ENABLE ALWAYS TRIGGER zzz_ttl_docs, ADD CONSTRAINT writes CHECK (write_row(id, 'g'));
+SELECT doc, _ts < 'infinity' AS stamped, _ttl FROM g WHERE id = 'w';
+ALTER TABLE g DROP CONSTRAINT writes;
+DELETE FROM g WHERE id = 'w';
+SELECT pieces('g') = :'whole' AS whole;
+-- Somebody has disabled the trigger while the server ran without ttl_docs.
+UPDATE pg_trigger SET tgenabled = 'D' WHERE tgrelid = 'g'::regclass AND tgname = 'zzz_ttl_docs';
+UPDATE pg_class SET relhastriggers = true WHERE oid = 'g'::regclass;
+INSERT INTO g VALUES ('w', '{"ttl": 5}');
+\echo :SQLSTATE
+COPY g (id, doc) FROM stdin;
+w	{"ttl": 5}
+\.
+SELECT ttl_docs.adopt('public.g');
+INSERT INTO g VALUES ('w', '{"ttl": 5}') RETURNING _ttl;
+DELETE FROM g WHERE id = 'w';
+SELECT pieces('g') = :'whole' AS whole;
 
 -- The ttl_docs trigger is the last BEFORE ROW trigger in byte order.
 CREATE TRIGGER zzz_ttl_docs2 BEFORE UPDATE ON g FOR EACH ROW EXECUTE FUNCTION other();

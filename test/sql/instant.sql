@@ -225,6 +225,69 @@ BEGIN
 	PERFORM travel(0);
 END $$;
 
+-- Queries that run one after the other under one snapshot have one instant, too.  Otherwise a
+-- later one would lose a document that another session has touched meanwhile.
+-- The actions of a rule
+CREATE TABLE instant_rule (hours int);
+CREATE TABLE instant_seen (place text, seen bigint);
+CREATE RULE look AS ON INSERT TO instant_rule DO ALSO
+	(INSERT INTO instant_seen SELECT 'rule', count(*) FROM instant_docs; INSERT INTO instant_seen VALUES ('rule', count_stable()));
+INSERT INTO instant_rule VALUES (travel(2));
+SELECT count(*) AS next_statement FROM instant_docs;
+RESET ttl_docs.clock_offset;
+PREPARE with_rule (int) AS INSERT INTO instant_rule VALUES (travel($1));
+EXECUTE with_rule (2);
+RESET ttl_docs.clock_offset;
+DEALLOCATE with_rule;
+DO $$ BEGIN
+	INSERT INTO instant_rule VALUES (travel(2));
+	INSERT INTO instant_seen SELECT 'next', count(*) FROM instant_docs;
+	PERFORM travel(0);
+END $$;
+CREATE FUNCTION insert_with_rule() RETURNS void LANGUAGE sql AS 'INSERT INTO instant_rule VALUES (travel(2))';
+SELECT insert_with_rule();
+RESET ttl_docs.clock_offset;
+SELECT place, seen, count(*) FROM instant_seen GROUP BY place, seen ORDER BY place;
+DROP TABLE instant_rule, instant_seen;
+DROP FUNCTION insert_with_rule;
+-- STABLE functions in an expression that PL/pgSQL evaluates by itself: their first query comes after a
+-- wait, or there are several queries, or several functions
+CREATE FUNCTION wait_and_look() RETURNS bigint STABLE LANGUAGE plpgsql AS
+$$ DECLARE waited int; BEGIN waited := travel(2); RETURN (SELECT count(*) FROM instant_docs); END $$;
+CREATE FUNCTION look_and_look() RETURNS bigint STABLE LANGUAGE plpgsql AS
+$$ BEGIN PERFORM count(*) FROM instant_docs; PERFORM travel(2); RETURN (SELECT count(*) FROM instant_docs); END $$;
+CREATE FUNCTION look_and_look_sql() RETURNS bigint STABLE LANGUAGE sql SET search_path = public AS
+$$ SELECT travel(2); SELECT count(*) FROM instant_docs $$;
+DO $$
+DECLARE seen text;
+BEGIN
+	seen := wait_and_look();
+	RAISE NOTICE 'after a wait: %, next: %', seen, count_stable();
+	PERFORM travel(0);
+	seen := look_and_look();
+	RAISE NOTICE 'two queries: %, next: %', seen, count_stable();
+	PERFORM travel(0);
+	seen := look_and_look_sql();
+	RAISE NOTICE 'in SQL: %, next: %', seen, count_stable();
+	PERFORM travel(0);
+	seen := count_stable() || ' ' || travel(2) || ' ' || count_stable() || ' ' || (now_stable() < clock_timestamp());
+	RAISE NOTICE 'two functions: %, next: %', seen, count_stable();
+	PERFORM travel(0);
+	seen := (ttl_docs.read_document('instant_docs', 'a') IS NULL) || ' ' || travel(2) || ' ' ||
+		(ttl_docs.read_document('instant_docs', 'a') IS NULL);
+	RAISE NOTICE 'two documents are missing: %, next: %', seen, ttl_docs.read_document('instant_docs', 'a') IS NULL;
+	PERFORM travel(0);
+	-- the snapshot of an expression that failed is gone
+	BEGIN
+		seen := look_and_look() / (count_stable() - count_stable());
+	EXCEPTION WHEN division_by_zero THEN
+		seen := count_stable() || ' ' || travel(2);
+		RAISE NOTICE 'after an error: %, next: %', seen, count_stable();
+	END;
+	PERFORM travel(0);
+END $$;
+DROP FUNCTION wait_and_look, look_and_look, look_and_look_sql;
+
 -- A failed query leaves no instant behind that a later query could use.
 CREATE FUNCTION fail_stable() RETURNS bigint STABLE LANGUAGE plpgsql AS
 $$ BEGIN RETURN (SELECT 1 / (count(*) - count(*)) FROM instant_docs); END $$;

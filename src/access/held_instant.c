@@ -1,0 +1,176 @@
+/*-------------------------------------------------------------------------
+ *
+ * held_instant.c
+ *		Holds the instant of a snapshot under which several queries run.
+ *
+ * In READ COMMITTED, the instant of a query is the clock, because core takes a
+ * snapshot right before it starts a query.  But some queries get a snapshot that
+ * is older, and that no live query has:
+ *
+ * - The actions of a rule run one after the other, under one snapshot.
+ * - PL/pgSQL evaluates some expressions without a query, such as "v := f() + g()".
+ *	 It takes a snapshot for the expression, and the STABLE functions in it run
+ *	 their queries under this snapshot.  So do functions that a client calls by
+ *	 the fast-path protocol, and STABLE triggers that fire at commit.
+ *
+ * Between two such queries, or before the first one, a function can wait.  If
+ * another session touches a document meanwhile, the snapshot shows the version
+ * from before.  By the clock it may have expired, and the query would lose a live
+ * document.  So all queries under a snapshot have one instant.  It is the time at
+ * which we first saw the snapshot:
+ *
+ * - when a function that is not VOLATILE was called;
+ * - when the first query started.
+ *
+ * We see a function call through core's hook for functions (hooks.c), but only if
+ * needs_fmgr_hook has asked for it when the function was looked up.  So we do not ask
+ * for
+ * - functions that a plan calls, because the query has an instant already;
+ * - functions in SQL, because core would not inline them any more;
+ * - functions in C, because they are frequent.  Our own ones call us.
+ *
+ * We register the snapshot, so that no later snapshot can have its address, and
+ * hold it until nobody else uses it.  Nobody tells us when.  So we look when
+ * queries and commands start and end.  A snapshot holds back VACUUM as long as it
+ * is registered, so we hold none that cannot be used again.
+ *
+ * On ERROR, the resource owner of the transaction forgets the registrations.  A
+ * subtransaction that is rolled back leaves them as they are.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "access/transam.h"
+#include "access/xact.h"
+#include "catalog/pg_language.h"
+#include "catalog/pg_proc.h"
+#include "tcop/pquery.h"
+#include "utils/memutils.h"
+#include "utils/portal.h"
+#include "utils/resowner.h"
+#include "utils/snapmgr.h"
+#include "utils/syscache.h"
+
+#include "access/access_internal.h"
+
+typedef struct HeldInstant
+{
+	struct HeldInstant *next;
+	Snapshot	snapshot;		/* registered */
+	TimestampTz instant;
+} HeldInstant;
+
+/* In TopTransactionContext */
+static HeldInstant *held = NULL;
+
+/* Too late to register snapshots: core is about to commit */
+static bool is_committing = false;
+
+/* Finds the instant of a snapshot that we hold. */
+bool
+ttl_docs_find_held_instant(Snapshot snapshot, TimestampTz *instant)
+{
+	for (HeldInstant *item = held; item != NULL; item = item->next)
+	{
+		if (item->snapshot == snapshot)
+		{
+			*instant = item->instant;
+			return true;
+		}
+	}
+	return false;
+}
+
+/* Holds the instant of an active snapshot. */
+void
+ttl_docs_hold_instant(Snapshot snapshot, TimestampTz instant)
+{
+	TimestampTz before;
+	HeldInstant *item;
+
+	/* a static snapshot would be copied, and have another address */
+	if (is_committing || !snapshot->copied || ttl_docs_find_held_instant(snapshot, &before))
+		return;
+	item = MemoryContextAlloc(TopTransactionContext, sizeof(HeldInstant));
+	item->snapshot = RegisterSnapshotOnOwner(snapshot, TopTransactionResourceOwner);
+	item->instant = instant;
+	item->next = held;
+	held = item;
+}
+
+/* Releases the snapshots that nobody else uses any more. */
+void
+ttl_docs_release_held_instants(void)
+{
+	HeldInstant **link = &held;
+
+	while (*link != NULL)
+	{
+		HeldInstant *item = *link;
+
+		if (item->snapshot->active_count > 0 || item->snapshot->regd_count > 1)
+		{
+			link = &item->next;
+			continue;
+		}
+		*link = item->next;
+		UnregisterSnapshotFromOwner(item->snapshot, TopTransactionResourceOwner);
+		pfree(item);
+	}
+}
+
+/* The transaction is about to commit: core wants no registered snapshots. */
+void
+ttl_docs_end_held_instants(void)
+{
+	is_committing = true;
+	for (HeldInstant *item = held; item != NULL; item = item->next)
+		UnregisterSnapshotFromOwner(item->snapshot, TopTransactionResourceOwner);
+	held = NULL;
+}
+
+/* The transaction has ended. */
+void
+ttl_docs_forget_held_instants(void)
+{
+	is_committing = false;
+	held = NULL;
+}
+
+/*
+ * Can other queries run under the snapshot of a query that has ended?  A client's
+ * command has one query, unless it has rules.  Other queries are those of functions.
+ */
+bool
+ttl_docs_may_share_snapshot(const QueryDesc *queryDesc, bool is_nested)
+{
+	return queryDesc->snapshot->active_count > 0 &&
+		(is_nested || ActivePortal == NULL || list_length(ActivePortal->stmts) > 1);
+}
+
+/*
+ * Must we know when this function is called?  Called when a function is looked up,
+ * but not for functions of core.
+ */
+bool
+ttl_docs_function_may_query(Oid function)
+{
+	HeapTuple	tuple;
+	bool		result = false;
+
+	if (function < FirstNormalObjectId || ttl_docs_is_planning_or_starting())
+		return false;
+	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
+	if (HeapTupleIsValid(tuple))
+	{
+		Form_pg_proc form = (Form_pg_proc) GETSTRUCT(tuple);
+
+		result = form->provolatile == PROVOLATILE_STABLE &&
+			form->prolang != INTERNALlanguageId && form->prolang != ClanguageId &&
+			form->prolang != SQLlanguageId;
+		ReleaseSysCache(tuple);
+	}
+	return result;
+}
