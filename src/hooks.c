@@ -170,6 +170,7 @@ request_shmem(void)
 	RequestAddinShmemSpace(ttl_docs_earliest_shmem_size());
 	RequestAddinShmemSpace(ttl_docs_purge_shmem_size());
 	RequestAddinShmemSpace(ttl_docs_progress_shmem_size());
+	RequestAddinShmemSpace(ttl_docs_open_instants_shmem_size());
 	ttl_docs_purge_shmem_request();
 }
 
@@ -183,6 +184,7 @@ startup_shmem(void)
 	ttl_docs_earliest_shmem_init();
 	ttl_docs_purge_shmem_init();
 	ttl_docs_progress_shmem_init();
+	ttl_docs_open_instants_shmem_init();
 	LWLockRelease(AddinShmemInitLock);
 }
 
@@ -447,6 +449,6 @@ subtransaction_ends(SubXactEvent event, SubTransactionId mySubid,
 	{
 		ttl_docs_note_transaction_snapshot();
 		ttl_docs_forget_lock();
-		ttl_docs_forget_hand_over();
+		ttl_docs_hand_over_again();
 	}
 }
