@@ -477,6 +477,13 @@ AS 'MODULE_PATHNAME', 'ttl_docs_node_clock';
 COMMENT ON FUNCTION ttl_docs_internal.node_clock() IS
 'internal: the clock of this node of Citus, in microseconds';
 
+CREATE FUNCTION ttl_docs_internal.has_open_instant(instant bigint)
+RETURNS boolean
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'ttl_docs_sql_has_open_instant';
+COMMENT ON FUNCTION ttl_docs_internal.has_open_instant(bigint) IS
+'internal: test whether an open transaction of this role has handed this instant over to other nodes of Citus';
+
 CREATE FUNCTION ttl_docs_internal.is_shard(collection regclass)
 RETURNS boolean
 LANGUAGE C STABLE STRICT PARALLEL SAFE

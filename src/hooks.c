@@ -172,6 +172,7 @@ request_shmem(void)
 	RequestAddinShmemSpace(ttl_docs_earliest_shmem_size());
 	RequestAddinShmemSpace(ttl_docs_purge_shmem_size());
 	RequestAddinShmemSpace(ttl_docs_progress_shmem_size());
+	RequestAddinShmemSpace(ttl_docs_open_instants_shmem_size());
 	ttl_docs_purge_shmem_request();
 }
 
@@ -185,6 +186,7 @@ startup_shmem(void)
 	ttl_docs_earliest_shmem_init();
 	ttl_docs_purge_shmem_init();
 	ttl_docs_progress_shmem_init();
+	ttl_docs_open_instants_shmem_init();
 	LWLockRelease(AddinShmemInitLock);
 }
 
@@ -461,6 +463,6 @@ subtransaction_ends(SubXactEvent event, SubTransactionId mySubid,
 	{
 		ttl_docs_note_transaction_snapshot();
 		ttl_docs_forget_lock();
-		ttl_docs_forget_hand_over();
+		ttl_docs_hand_over_again();
 	}
 }

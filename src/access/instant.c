@@ -50,7 +50,7 @@
  * In a walsender, the last boundary alone decides.  An imported snapshot has
  * its own instant (imported_snapshot.c).  If the transaction is part of one
  * that began on another node of Citus, that node has handed its instant over
- * (citus/instant.c).
+ * (citus/instant.c), and the earlier of the two instants counts.
  *
  * Live queries.  A query is in the list of live queries from ExecutorStart
  * until its memory is freed.  A memory context callback removes it, also on
@@ -114,7 +114,9 @@ bool		ttl_docs_validation_may_run = false;
 /* The instant of this REPEATABLE READ or SERIALIZABLE transaction */
 static bool transaction_instant_is_set = false;
 static TimestampTz transaction_instant;
-static bool transaction_instant_is_handed = false;	/* by another node of Citus */
+
+/* Has this transaction taken the instant of another node of Citus? */
+static bool handed_instant_is_taken = false;
 
 /* Has this transaction published an instant, see imported_snapshot.c? */
 static bool has_published = false;
@@ -132,7 +134,7 @@ static bool is_copy(Snapshot a, Snapshot b);
 static void hold_instant_after(LiveQuery *query, QueryDesc *queryDesc);
 static void choose_instant(LiveQuery *query);
 static TimestampTz instant_of_transaction(void);
-static bool must_take_handed_instant(void);
+static void take_handed_instant(void);
 static void set_transaction_instant(TimestampTz instant);
 static void record_boundary(void);
 static TimestampTz instant_of_snapshot(Snapshot snapshot);
@@ -350,6 +352,7 @@ ttl_docs_start_query(QueryDesc *queryDesc, int eflags, ExecutorStart_hook_type s
 	LiveQuery	starting = {0};
 	LiveQueryHolder *holder;
 
+	take_handed_instant();
 	ttl_docs_release_held_instants();
 	starting.snapshot = queryDesc->snapshot;
 	if (eflags & EXEC_FLAG_SKIP_TRIGGERS)
@@ -490,19 +493,12 @@ instant_of_transaction(void)
 	TimestampTz clock;
 	TimestampTz instant;
 
-	if (transaction_instant_is_set && !must_take_handed_instant())
+	if (transaction_instant_is_set)
 		return transaction_instant;
 	clock = ttl_docs_clock();
 	/* a worker gets the leader's instant when it begins to run */
 	if (IsParallelWorker())
 		return clock;
-	instant = ttl_docs_handed_instant();
-	if (instant != DT_NOEND)
-	{
-		set_transaction_instant(Min(instant, clock));
-		transaction_instant_is_handed = true;
-		return transaction_instant;
-	}
 	instant = last_boundary;
 	if (!am_walsender)
 	{
@@ -518,15 +514,32 @@ instant_of_transaction(void)
 }
 
 /*
- * Another node of Citus can hand its instant over after this transaction has
- * chosen its own one, but only before its first query on a distributed table.
+ * Takes the instant that another node of Citus has handed over, or our own
+ * one if that is earlier: our snapshot may be older than the instant.  The
+ * other node can do this after our transaction has chosen its own instant,
+ * but only before its first query on a distributed table.  Called where a
+ * query starts, because it may run queries itself.
  */
-static bool
-must_take_handed_instant(void)
+static void
+take_handed_instant(void)
 {
-	return !transaction_instant_is_handed && ttl_docs_distributed_instant != NULL &&
-		ttl_docs_distributed_instant[0] != '\0' && !IsParallelWorker() &&
-		ttl_docs_in_citus_session();
+	TimestampTz own;
+
+	if (handed_instant_is_taken || !ttl_docs_has_handed_instant() ||
+		!IsolationUsesXactSnapshot() || IsParallelWorker())
+		return;
+	own = instant_of_transaction();
+	handed_instant_is_taken = true; /* its queries must not come here */
+	PG_TRY();
+	{
+		set_transaction_instant(Min(ttl_docs_handed_instant(), own));
+	}
+	PG_CATCH();
+	{
+		handed_instant_is_taken = false;
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
 }
 
 static void
@@ -674,7 +687,7 @@ ttl_docs_forget_transaction(void)
 		ttl_docs_unpublish_instants();
 	has_published = false;
 	transaction_instant_is_set = false;
-	transaction_instant_is_handed = false;
+	handed_instant_is_taken = false;
 	record_boundary();
 	for (LiveQuery *query = live_queries; query != NULL; query = query->next)
 		if (query->is_utility)

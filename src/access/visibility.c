@@ -60,6 +60,9 @@ typedef struct TestState
 	ExpiryBounds bounds;
 	CollectionSettings settings;
 	LiveQuery  *foreign_key_check;	/* record here when the row expires */
+	TimestampTz instant;		/* judge rows that were written later by */
+	ExpiryBounds later_bounds;	/* these bounds; DT_NOEND = there are none */
+	bool		is_simple;		/* none of the last three members matters */
 } TestState;
 
 /* The settings that a query, or a transaction, uses */
@@ -76,6 +79,7 @@ KeptSettings *ttl_docs_kept_by_transaction = NULL;
 static inline Datum test_row(FunctionCallInfo fcinfo, bool is_parent);
 static TestState *test_state(FunctionCallInfo fcinfo, Oid collection,
 							 bool is_parent);
+static void judge_later_rows(TestState *state, TimestampTz instant);
 static bool sees_expired(const LiveQuery *query, Oid collection,
 						 bool is_parent);
 static bool selects_on_conflict(const PlannedStmt *stmt);
@@ -116,12 +120,15 @@ test_row(FunctionCallInfo fcinfo, bool is_parent)
 
 	if (stamp.inherits && likely(stamp.ts > state->bounds.written))
 	{
-		if (likely(state->foreign_key_check == NULL))
+		if (likely(state->is_simple))
 			PG_RETURN_BOOL(true);
 	}
 	else if (ttl_docs_is_expired(&state->bounds, &stamp))
 		PG_RETURN_BOOL(false);
 
+	if (unlikely(stamp.ts > state->instant) &&
+		ttl_docs_is_expired(&state->later_bounds, &stamp))
+		PG_RETURN_BOOL(false);
 	if (state->foreign_key_check != NULL)
 	{
 		LiveQuery  *check = state->foreign_key_check;
@@ -150,6 +157,7 @@ test_state(FunctionCallInfo fcinfo, Oid collection, bool is_parent)
 		state = MemoryContextAlloc(fcinfo->flinfo->fn_mcxt, sizeof(TestState));
 	memset(state, 0, sizeof(*state));
 	state->collection = collection;
+	state->instant = DT_NOEND;
 	if (sees_expired(query, collection, is_parent))
 	{
 		state->bounds.written = DT_NOBEGIN;
@@ -165,6 +173,7 @@ test_state(FunctionCallInfo fcinfo, Oid collection, bool is_parent)
 	{
 		state->settings = settings_for_query(query, collection);
 		state->bounds = ttl_docs_bounds(&state->settings, query->instant);
+		judge_later_rows(state, query->instant);
 	}
 	else
 	{
@@ -172,8 +181,25 @@ test_state(FunctionCallInfo fcinfo, Oid collection, bool is_parent)
 		state->bounds = ttl_docs_bounds(&state->settings,
 										ttl_docs_current_instant());
 	}
+	state->is_simple = state->foreign_key_check == NULL && state->instant == DT_NOEND;
 	fcinfo->flinfo->fn_extra = state;
 	return state;
+}
+
+/*
+ * The instant may come from another node of Citus, on which the transaction
+ * began long before it joined this one.  Then judges rows that were written
+ * after the instant at the time when the transaction joined: see
+ * citus/instant.c.
+ */
+static void
+judge_later_rows(TestState *state, TimestampTz instant)
+{
+	if (!IsolationUsesXactSnapshot() || !ttl_docs_has_handed_instant() ||
+		instant >= ttl_docs_joined_at())
+		return;
+	state->instant = instant;
+	state->later_bounds = ttl_docs_bounds(&state->settings, ttl_docs_joined_at());
 }
 
 /* Does this query see expired documents of the collection? */

@@ -18,7 +18,12 @@ extern void ttl_docs_follow_label(Oid relid);
 
 /* instant.c */
 extern void ttl_docs_hand_over_instant(const PlannedStmt *stmt);
+extern void ttl_docs_hand_over_again(void);
 extern void ttl_docs_forget_hand_over(void);
+
+/* open_instants.c */
+extern Size ttl_docs_open_instants_shmem_size(void);
+extern void ttl_docs_open_instants_shmem_init(void);
 
 /* convert.c */
 extern List *ttl_docs_begin_conversion_by(Node *parsetree);

@@ -60,7 +60,9 @@ extern TimestampTz ttl_docs_locked_since(Oid relid);
 extern void ttl_docs_forget_lock(void);
 
 /* instant.c */
+extern bool ttl_docs_has_handed_instant(void);
 extern TimestampTz ttl_docs_handed_instant(void);
+extern TimestampTz ttl_docs_joined_at(void);
 
 /* nodes.c */
 

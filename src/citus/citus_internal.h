@@ -11,7 +11,13 @@
 #include "citus/citus.h"
 
 /* nodes.c */
+extern List *ttl_docs_ask_group(int group, const char *sql);
 extern bool ttl_docs_citus_propagates(void);
+
+/* open_instants.c */
+extern void ttl_docs_open_instant(TimestampTz instant, Oid role);
+extern void ttl_docs_close_instant(void);
+extern bool ttl_docs_has_open_instant(TimestampTz instant, Oid role);
 
 /* convert.c */
 extern List *ttl_docs_convertible_with(Oid relid, bool with_colocated);

@@ -49,8 +49,10 @@
 #include "access/table.h"
 #include "access/xact.h"
 #include "catalog/pg_inherits.h"
+#include "executor/spi.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
+#include "storage/lock.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/syscache.h"
@@ -64,10 +66,12 @@ static void follow_on_shard(Oid shell, Oid shard, const CollectionSettings *sett
 static void label_table(Oid relid, CollectionSettings settings);
 static LOCKMODE lock_for_change(const CollectionSettings *before,
 								const CollectionSettings *after);
-static bool lock_table(Oid relid, LOCKMODE lockmode);
+static bool lock_shard(Oid shell, Oid shard, LOCKMODE lockmode);
+static bool is_locked_by_same_transaction(Oid shard, LOCKMODE lockmode);
+static bool conflicts(const char *held, LOCKMODE wanted);
 static void recompute_tables(Oid relid);
 static void follow_removal(Oid shell);
-static void release_shard(Oid shard);
+static void release_shard(Oid shell, Oid shard);
 
 /* Called after a SECURITY LABEL command on a shell or shard. */
 void
@@ -133,7 +137,7 @@ follow_on_shard(Oid shell, Oid shard, const CollectionSettings *settings)
 		return;
 	if (was_collection)
 		lockmode = lock_for_change(&collection.settings, settings);
-	if (!lock_table(shard, lockmode))
+	if (!lock_shard(shell, shard, lockmode))
 		return;
 	/* the shard may have other settings than the shell, by a user who poses as Citus */
 	if (was_collection)
@@ -183,15 +187,72 @@ lock_for_change(const CollectionSettings *before, const CollectionSettings *afte
 	return ShareUpdateExclusiveLock;
 }
 
-/* Locks a table and its partitions; false if the table is gone. */
+/*
+ * Locks a shard and its partitions; returns false if the shard is gone.
+ *
+ * For a statement on several shards, Citus may have opened several sessions on
+ * this node.  They stay open until the transaction ends, with their locks.  If
+ * another one has locked the shard, we would wait for ourselves, until Citus
+ * cancels the transaction because of a distributed deadlock.
+ */
 static bool
-lock_table(Oid relid, LOCKMODE lockmode)
+lock_shard(Oid shell, Oid shard, LOCKMODE lockmode)
 {
-	LockRelationOid(relid, lockmode);
-	if (!SearchSysCacheExists1(RELOID, ObjectIdGetDatum(relid)))
+	if (!ConditionalLockRelationOid(shard, lockmode))
+	{
+		if (is_locked_by_same_transaction(shard, lockmode))
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_IN_USE),
+					 errmsg("cannot change collection \"%s\" because this transaction has used it in several sessions",
+							get_rel_name(shell)),
+					 errdetail("Another session that Citus has opened for this transaction has locked shard \"%s\".",
+							   get_rel_name(shard)),
+					 errhint("Change the collection first, or begin the transaction with"
+							 " SET LOCAL citus.multi_shard_modify_mode = 'sequential'.")));
+		LockRelationOid(shard, lockmode);
+	}
+	if (!SearchSysCacheExists1(RELOID, ObjectIdGetDatum(shard)))
 		return false;
-	ttl_docs_lock_tree(relid, lockmode);
+	ttl_docs_lock_tree(shard, lockmode);
 	return true;
+}
+
+/*
+ * Has another session of this distributed transaction a lock on the shard that
+ * conflicts with ours?
+ */
+static bool
+is_locked_by_same_transaction(Oid shard, LOCKMODE lockmode)
+{
+	bool		found = false;
+
+	SPI_connect();
+	if (SPI_execute(psprintf("SELECT l.mode FROM pg_catalog.get_current_transaction_id() AS mine,"
+							 " pg_catalog.get_all_active_transactions() AS t, pg_catalog.pg_locks AS l"
+							 " WHERE mine.transaction_number OPERATOR(pg_catalog.<>) 0"
+							 " AND t.transaction_number OPERATOR(pg_catalog.=) mine.transaction_number"
+							 " AND t.transaction_stamp OPERATOR(pg_catalog.=) mine.transaction_stamp"
+							 " AND t.process_id OPERATOR(pg_catalog.<>) mine.process_id"
+							 " AND l.pid OPERATOR(pg_catalog.=) t.process_id AND l.granted"
+							 " AND l.locktype OPERATOR(pg_catalog.=) 'relation'"
+							 " AND l.database OPERATOR(pg_catalog.=) %u"
+							 " AND l.relation OPERATOR(pg_catalog.=) %u",
+							 MyDatabaseId, shard),
+					false, 0) != SPI_OK_SELECT)
+		elog(ERROR, "could not read the locks of \"%s\"", get_rel_name(shard));
+	for (uint64 i = 0; i < SPI_processed && !found; i++)
+		found = conflicts(SPI_getvalue(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 1), lockmode);
+	SPI_finish();
+	return found;
+}
+
+static bool
+conflicts(const char *held, LOCKMODE wanted)
+{
+	for (LOCKMODE mode = AccessShareLock; mode <= AccessExclusiveLock; mode++)
+		if (strcmp(GetLockmodeName(DEFAULT_LOCKMETHOD, mode), held) == 0)
+			return DoLockModesConflict(mode, wanted);
+	return false;
 }
 
 /*
@@ -223,15 +284,15 @@ follow_removal(Oid shell)
 	ListCell   *lc;
 
 	foreach(lc, shards)
-		release_shard(lfirst_oid(lc));
+		release_shard(shell, lfirst_oid(lc));
 	list_free(shards);
 	ttl_docs_drop_trigger(shell);
 }
 
 static void
-release_shard(Oid shard)
+release_shard(Oid shell, Oid shard)
 {
-	if (!lock_table(shard, AccessExclusiveLock) || !ttl_docs_has_own_label(shard))
+	if (!lock_shard(shell, shard, AccessExclusiveLock) || !ttl_docs_has_own_label(shard))
 		return;
 	ttl_docs_delete_all_expired(shard);
 	ttl_docs_set_label(shard, NULL);

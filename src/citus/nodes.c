@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * nodes.c
- *		Asks all nodes of Citus, and locks a table on all nodes.
+ *		Asks nodes of Citus, and locks a table on all nodes.
  *
- * Questions go through run_command_on_all_nodes(), a function of Citus.  It
- * opens other sessions as the current user.  They do not take part in the
- * transaction, and do not see its changes.
+ * Questions go through functions of Citus, such as run_command_on_all_nodes().
+ * They open other sessions as the current user.  These sessions do not take
+ * part in the transaction, and do not see its changes.
  *
  * Locks go through LOCK TABLE, which Citus sends to all nodes in the
  * distributed transaction.  LOCK TABLE locks the shell on each node.  Every
@@ -33,6 +33,7 @@ PG_FUNCTION_INFO_V1(ttl_docs_node_clock);
 /* The group of the coordinator in pg_dist_local_group */
 #define COORDINATOR_GROUP	0
 
+static List *read_answers(const char *query);
 static const char *lock_name(LOCKMODE lockmode);
 static void use_local_execution(Oid shell);
 static void use_two_phases(Oid shell);
@@ -47,17 +48,37 @@ static void require_on(const char *setting, Oid shell);
 List *
 ttl_docs_ask_all_nodes(const char *sql)
 {
+	return read_answers(psprintf("SELECT CASE WHEN n.nodeid IS NULL THEN 'this node'"
+								 " ELSE pg_catalog.format('%%s:%%s', n.nodename, n.nodeport) END,"
+								 " r.success, r.result"
+								 " FROM pg_catalog.run_command_on_all_nodes(%s) AS r"
+								 " LEFT JOIN pg_catalog.pg_dist_node AS n"
+								 " ON n.nodeid OPERATOR(pg_catalog.=) r.nodeid",
+								 quote_literal_cstr(sql)));
+}
+
+/* Runs a query on the nodes of a group, one after the other. */
+List *
+ttl_docs_ask_group(int group, const char *sql)
+{
+	return read_answers(psprintf("SELECT pg_catalog.format('%%s:%%s', r.node_name, r.node_port),"
+								 " r.success, r.result"
+								 " FROM (SELECT pg_catalog.array_agg(nodename) AS names,"
+								 " pg_catalog.array_agg(nodeport) AS ports,"
+								 " pg_catalog.array_agg(%s::pg_catalog.text) AS commands"
+								 " FROM pg_catalog.pg_dist_node"
+								 " WHERE groupid OPERATOR(pg_catalog.=) %d AND isactive) AS n,"
+								 " pg_catalog.master_run_on_worker(n.names, n.ports, n.commands, false) AS r",
+								 quote_literal_cstr(sql), group));
+}
+
+/* Runs a query that asks nodes, and returns their answers. */
+static List *
+read_answers(const char *query)
+{
 	MemoryContext caller = CurrentMemoryContext;
 	List	   *answers = NIL;
-	char	   *query;
 
-	query = psprintf("SELECT CASE WHEN n.nodeid IS NULL THEN 'this node'"
-					 " ELSE pg_catalog.format('%%s:%%s', n.nodename, n.nodeport) END,"
-					 " r.success, r.result"
-					 " FROM pg_catalog.run_command_on_all_nodes(%s) AS r"
-					 " LEFT JOIN pg_catalog.pg_dist_node AS n"
-					 " ON n.nodeid OPERATOR(pg_catalog.=) r.nodeid",
-					 quote_literal_cstr(sql));
 	SPI_connect();
 	if (SPI_execute(query, false, 0) != SPI_OK_SELECT)
 		elog(ERROR, "could not ask the nodes of Citus");

@@ -70,6 +70,7 @@ INSERT INTO sec_calls (call) VALUES
     ('ttl_docs_internal.first_ts(''epoch''::timestamptz, 1)'),
     ('ttl_docs_internal.first_ts(''epoch''::timestamp, 1)'),
     ('ttl_docs_internal.is_live(''epoch'', 5, ''sec.c'')'),
+    ('ttl_docs_internal.has_open_instant(1)'),
     ('ttl_docs_internal.is_shard(''sec.c'')'),
     ('ttl_docs_internal.is_live_parent(''epoch'', 5, ''sec.c'')'),
     ('ttl_docs_internal.newly_expired(''sec.c'', ''{}'', ''{}'')'),

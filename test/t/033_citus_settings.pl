@@ -87,6 +87,26 @@ is( $cluster->error(
 	}),
 	'', 'set_default_ttl after writes in the same transaction, in sequential mode');
 
+# In parallel mode, Citus opens several sessions on each node, which hold locks.  A session would wait for another
+# one of the same transaction.
+my $several = "SET LOCAL citus.force_max_query_parallelization = on;";
+for my $node ($coordinator, $worker1)
+{
+	my $name = $node->name =~ s/citus_//r;
+	for my $statement ('SELECT count(*) FROM sessions', 'UPDATE sessions SET doc = doc')
+	{
+		my $change = q{SELECT ttl_docs.set_default_ttl('sessions', 9000)};
+		like(
+			CitusCluster::error_of($node, 'postgres', "BEGIN; $several $statement; $change; ROLLBACK"),
+			qr/ERROR:  cannot change collection "sessions" because this transaction has used it in several sessions/,
+			"$name: a change after '$statement' in the same transaction");
+		unlike(
+			CitusCluster::error_of($node, 'postgres', "BEGIN; $several SET LOCAL citus.multi_shard_modify_mode = 'sequential'; $statement; $change; ROLLBACK"),
+			qr/ERROR/,
+			"$name: in sequential mode");
+	}
+}
+
 # If a node cannot be reached, nothing changes.
 $worker2->stop;
 like($cluster->error(q{SELECT ttl_docs.set_default_ttl('sessions', 4500)}), qr/ERROR:/,

@@ -505,30 +505,109 @@ sub bulk_is_purged
 
 # ---- A new node ----
 
+$cluster->sql(sprintf("SELECT citus_add_node('%s', %d)", $new_node->host, $new_node->port));
+push @workers, $new_node;
+$new_node->safe_psql(
+	'postgres', q{
+	SET citus.enable_ddl_propagation = off;
+	CREATE TABLE archive (id text, purging boolean, shard text);
+	SELECT ttl_docs.create_collection('probe', 60);
+});
+# docs has new shards since the conversions, and they are copied after those of gate_2.
+$cluster->sql(
+	q{
+	CREATE DOMAIN pass_3 AS int CHECK (pass(3));
+	CREATE TABLE gate_3 (id text PRIMARY KEY, gate pass_3);
+	SELECT create_distributed_table('gate_3', 'id', colocate_with => 'gate_1');
+	INSERT INTO gate_3 SELECT i, i FROM generate_series(1, 20) AS i;
+});
+# The rebalancer moves shards in another session.
+reload_with($coordinator, 'citus.max_adaptive_executor_pool_size = 1');
+
+sub rebalance_call
 {
-	my $name = 'a new node';
-	write_documents();
-	$cluster->sql(sprintf("SELECT citus_add_node('%s', %d)", $new_node->host, $new_node->port));
-	push @workers, $new_node;
-	$new_node->safe_psql(
-		'postgres', q{
-		SET citus.enable_ddl_propagation = off;
-		CREATE TABLE archive (id text, purging boolean, shard text);
-		SELECT ttl_docs.create_collection('probe', 60);
-	});
-	my $rows;
-	stop_at_gate(
-		1, $new_node, q{SELECT rebalance_table_shards('docs', shard_transfer_mode => 'force_logical')}, $name,
-		sub {
-			is(touch(), 8, "$name: documents are touched while shards move");
-			expire();
-			$rows = $cluster->rows('docs');
-		});
+	my ($mode) = @_;
+	return "SELECT rebalance_table_shards('docs', shard_transfer_mode => '$mode')";
+}
+
+# The other nodes get the shards of docs back.
+sub drain_new_node
+{
+	$cluster->sql(sprintf(
+			q{SELECT citus_drain_node('%s', %d, 'block_writes');
+			  SELECT citus_set_node_property('%s', %d, 'shouldhaveshards', true);
+			  CALL citus_cleanup_orphaned_resources()},
+			($new_node->host, $new_node->port) x 2));
+	return;
+}
+
+# The new node has shards of docs, and nothing is lost.  Counts as four tests.
+sub is_rebalanced
+{
+	my ($rows, $name) = @_;
 	cmp_ok($cluster->sql(sprintf('SELECT count(*) FROM citus_shards WHERE table_name = %s AND nodeport = %d', q{'docs'::regclass}, $new_node->port)),
 		'>', 0, "$name: it has shards of docs");
 	is($cluster->rows('docs'), $rows, "$name: rows and stamps are the same");
 	right_documents_are_live(1, $name);
 	purged_once(1, $name);
+	return;
+}
+
+{
+	my $name = 'a new node, block_writes';
+	my ($rows, $moved);
+	write_documents();
+	touch();
+	stop_at_gate(
+		1,
+		$new_node,
+		rebalance_call('block_writes'),
+		$name,
+		sub {
+			expire();
+			$rows = $cluster->rows('docs');
+		});
+	is_rebalanced($rows, $name);
+
+	drain_new_node();
+
+	$name = 'a new node, block_writes, purge';
+	write_documents();
+	touch();
+	stop_at_gate(
+		3,
+		$new_node,
+		rebalance_call('block_writes'),
+		$name,
+		sub {
+			expire();
+			($moved) = $new_node->safe_psql('postgres', q{SET citus.override_table_visibility = off; SELECT relname FROM pg_class WHERE relname ~ '^docs_\d+$'});
+			my $on_both = sub
+			{
+				return join ' ', map { $_->safe_psql('postgres', "SELECT on_disk(to_regclass('$moved')) WHERE to_regclass('$moved') IS NOT NULL") } @workers;
+			};
+			my $before = $on_both->();
+			like($before, qr/^ *([1-9]\d*) +\1 *$/, "$name: two nodes have the documents of the shard");
+			let_purge_run();
+			is($on_both->(), $before, "$name: the purge leaves both tables alone");
+			$rows = $cluster->rows('docs');
+		});
+	is_rebalanced($rows, $name);
+	drain_new_node();
+
+	$name = 'a new node, force_logical';
+	write_documents();
+	stop_at_gate(
+		1,
+		$new_node,
+		rebalance_call('force_logical'),
+		$name,
+		sub {
+			is(touch(), 8, "$name: documents are touched while shards move");
+			expire();
+			$rows = $cluster->rows('docs');
+		});
+	is_rebalanced($rows, $name);
 }
 
 # ---- A node fails in the middle of a change ----
