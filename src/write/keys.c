@@ -68,11 +68,10 @@ typedef struct KeyIndex
 } KeyIndex;
 
 /* Frees keys in the constraints of a table, during one query */
-struct KeyProbe
+typedef struct KeyProbe
 {
-	Collection	collection;
+	const Collection *collection;
 	MemoryContext context;		/* lives as long as the query */
-	bool		is_open;		/* open_probe() was called */
 	List	   *indexes;		/* of KeyIndex */
 	EState	   *estate;
 	TupleTableSlot *row;		/* row to be written; NULL between searches */
@@ -82,7 +81,7 @@ struct KeyProbe
 	void		(*before_delete) (void *arg);	/* NULL = no callback */
 	void	   *before_delete_arg;
 	ResultRelInfo *relinfo;		/* for generated columns; NULL until needed */
-};
+} KeyProbe;
 
 /* The values of a row in the key columns of an index */
 typedef struct Key
@@ -91,7 +90,7 @@ typedef struct Key
 	bool		isnull[INDEX_MAX_KEYS];
 } Key;
 
-static void open_probe(KeyProbe *probe, Relation rel);
+static KeyProbe *make_key_probe(const DocumentWriter *writer, Relation rel);
 static KeyIndex *make_key_index(Relation rel, Relation indexrel);
 static Bitmapset *columns_of(const IndexInfo *info);
 static bool changes_indexed_column(Relation rel, AttrNumber slot_column,
@@ -115,33 +114,21 @@ static void wait_for_writer(const SnapshotData *dirty, Relation rel,
 							ItemPointer tid, const KeyIndex *index);
 
 /*
- * Prepares to free keys in a table.  The current memory context must live as
- * long as the query that writes to the table.
- */
-KeyProbe *
-ttl_docs_make_key_probe(const Collection *collection)
-{
-	KeyProbe   *probe = palloc0(sizeof(KeyProbe));
-
-	probe->collection = *collection;
-	probe->context = CurrentMemoryContext;
-	return probe;
-}
-
-/*
  * Collects the constraints of the table.  The locks on the indexes are held
  * until the transaction ends, as INSERT holds them.  The slots have their own
  * copy of the tuple descriptor.  A reference to the table's descriptor would
  * have to be released at the end of the query, and nobody calls us then.
  */
-static void
-open_probe(KeyProbe *probe, Relation rel)
+static KeyProbe *
+make_key_probe(const DocumentWriter *writer, Relation rel)
 {
-	MemoryContext caller = MemoryContextSwitchTo(probe->context);
+	MemoryContext caller = MemoryContextSwitchTo(writer->context);
+	KeyProbe   *probe = palloc0(sizeof(KeyProbe));
 	List	   *indexes = RelationGetIndexList(rel);
 	ListCell   *lc;
 
-	probe->is_open = true;
+	probe->collection = &writer->collection;
+	probe->context = writer->context;
 	foreach(lc, indexes)
 	{
 		Relation	indexrel = index_open(lfirst_oid(lc), RowExclusiveLock);
@@ -161,6 +148,7 @@ open_probe(KeyProbe *probe, Relation rel)
 		probe->found_row = compat_MakeTupleTableSlot(tupdesc, table_slot_callbacks(rel));
 	}
 	MemoryContextSwitchTo(caller);
+	return probe;
 }
 
 static KeyIndex *
@@ -214,24 +202,23 @@ columns_of(const IndexInfo *info)
 
 /*
  * Deletes the expired documents that hold a key of the new row.  oldtuple is
- * the row that an UPDATE replaces, or NULL for an INSERT.  clock is the time
- * of the write.
+ * the row that an UPDATE replaces, or NULL for an INSERT.
  */
 void
-ttl_docs_free_keys(KeyProbe *probe, Relation rel, HeapTuple newtuple,
-				   HeapTuple oldtuple, TimestampTz clock)
+ttl_docs_free_keys(DocumentWriter *writer, Relation rel, HeapTuple newtuple,
+				   HeapTuple oldtuple)
 {
+	KeyProbe   *probe;
 	List	   *affected = NIL;
 	bool		needs_generated = false;
 	ListCell   *lc;
 
 	if ((oldtuple != NULL &&
-		 !changes_indexed_column(rel, probe->collection.slot, newtuple, oldtuple)) ||
-		!ttl_docs_maybe_expired(rel, &probe->collection, clock))
+		 !changes_indexed_column(rel, writer->collection.slot, newtuple, oldtuple)) ||
+		!ttl_docs_must_free_keys(writer, rel))
 		return;
 
-	if (!probe->is_open)
-		open_probe(probe, rel);
+	probe = writer->keys;
 	foreach(lc, probe->indexes)
 	{
 		KeyIndex   *index = lfirst(lc);
@@ -254,17 +241,17 @@ ttl_docs_free_keys(KeyProbe *probe, Relation rel, HeapTuple newtuple,
 }
 
 /*
- * Must the keys of rows that are inserted at this time be freed?  The caller
- * asks once for a batch of rows, and inserts the batch immediately.
+ * Must the keys of rows that are inserted now be freed?  COPY asks once for a
+ * batch of rows, and inserts the batch immediately.
  */
 bool
-ttl_docs_must_free_keys(KeyProbe *probe, Relation rel, TimestampTz clock)
+ttl_docs_must_free_keys(DocumentWriter *writer, Relation rel)
 {
-	if (!ttl_docs_maybe_expired(rel, &probe->collection, clock))
+	if (!ttl_docs_maybe_expired(rel, &writer->collection, writer->clock))
 		return false;
-	if (!probe->is_open)
-		open_probe(probe, rel);
-	return probe->indexes != NIL;
+	if (writer->keys == NULL)
+		writer->keys = make_key_probe(writer, rel);
+	return writer->keys->indexes != NIL;
 }
 
 /*
@@ -272,9 +259,11 @@ ttl_docs_must_free_keys(KeyProbe *probe, Relation rel, TimestampTz clock)
  * Calls before_delete before it deletes expired documents.
  */
 void
-ttl_docs_free_keys_of_row(KeyProbe *probe, Relation rel, TupleTableSlot *row,
+ttl_docs_free_keys_of_row(DocumentWriter *writer, Relation rel, TupleTableSlot *row,
 						  void (*before_delete) (void *), void *arg)
 {
+	KeyProbe   *probe = writer->keys;
+
 	probe->before_delete = before_delete;
 	probe->before_delete_arg = arg;
 	free_keys_in(probe, rel, row, probe->indexes, NULL);
@@ -405,7 +394,7 @@ free_key(KeyProbe *probe, Relation rel, KeyIndex *index, ItemPointer replaced)
 		if (found != NIL && probe->before_delete != NULL)
 			probe->before_delete(probe->before_delete_arg);
 		foreach(lc, found)
-			again |= ttl_docs_delete_expired(rel, &probe->collection, lfirst(lc),
+			again |= ttl_docs_delete_expired(rel, probe->collection, lfirst(lc),
 											 ttl_docs_writing_command()) == DELETE_CHANGED;
 		list_free_deep(found);
 	} while (again);
@@ -451,7 +440,7 @@ find_expired(KeyProbe *probe, Relation rel, Relation indexrel, KeyIndex *index,
 			 const Key *key, ItemPointer replaced, List **found)
 {
 	int			nkeys = index->info->ii_NumIndexKeyAttrs;
-	ExpiryBounds bounds = ttl_docs_bounds(&probe->collection.settings,
+	ExpiryBounds bounds = ttl_docs_bounds(&probe->collection->settings,
 										  ttl_docs_clock());
 	ExprContext *econtext = GetPerTupleExprContext(probe->estate);
 	TupleTableSlot *row = probe->found_row;
@@ -484,7 +473,7 @@ find_expired(KeyProbe *probe, Relation rel, Relation indexrel, KeyIndex *index,
 			if (!keys_conflict(indexrel, index, &existing, key))
 				continue;
 		}
-		expired = ttl_docs_row_is_expired(&bounds, &probe->collection, row);
+		expired = ttl_docs_row_is_expired(&bounds, probe->collection, row);
 		if (TransactionIdIsValid(dirty.xmin) || TransactionIdIsValid(dirty.xmax))
 		{
 			if (!index->is_immediate &&
