@@ -452,19 +452,20 @@ flush_rows(BulkCopy *copy)
 static void
 free_keys_and_insert(BulkCopy *copy)
 {
-	copy->writer.clock = ttl_docs_clock();
-	if (ttl_docs_must_free_keys(&copy->writer, copy->rel))
-	{
-		MemoryContext caller = MemoryContextSwitchTo(GetPerTupleMemoryContext(copy->estate));
+	MemoryContext caller = MemoryContextSwitchTo(GetPerTupleMemoryContext(copy->estate));
 
+	copy->writer.clock = ttl_docs_clock();
+	if (ttl_docs_must_free_keys_of_batch(&copy->writer, copy->rel, copy->nrows))
+	{
 		for (copy->current = 0; copy->current < copy->nrows; copy->current++)
 		{
 			copy->source->cur_lineno = copy->lines[copy->current];
-			ttl_docs_free_keys_of_row(&copy->writer, copy->rel, copy->rows[copy->current],
+			ttl_docs_free_keys_of_row(&copy->writer, copy->rel,
+									  copy->rows[copy->current],
 									  insert_rows_before_current, copy);
 		}
-		MemoryContextSwitchTo(caller);
 	}
+	MemoryContextSwitchTo(caller);
 	insert_rows(copy, copy->nrows);
 }
 

@@ -28,6 +28,9 @@
  * - any write while maybe_expired.c knows that no document is expired.
  * They do not even open the indexes.
  *
+ * COPY FROM writes many rows.  For each batch, it first learns which keys expired
+ * documents hold, and then searches only for these keys (expired_keys.c).
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -52,19 +55,27 @@
 
 #include "write/write_internal.h"
 
+/*
+ * Reading an expired document takes about a tenth of the time of a search for
+ * the key of a row.  So it pays to read this number for each row of a batch.
+ */
+#define EXPIRED_PER_ROW	4
+
 /* A unique or exclusion constraint */
 typedef struct KeyIndex
 {
 	Oid			indexid;
 	IndexInfo  *info;
-	const Oid  *procs;			/* functions of the operators that define a
-								 * conflict, one for each key column */
+	const Oid  *operators;		/* define a conflict, one for each key column */
+	const Oid  *procs;			/* functions of these operators */
 	const uint16 *strategies;	/* strategy numbers of these operators */
 	bool		is_immediate;	/* not deferrable, so waits for inserts */
 	Bitmapset  *columns;		/* table columns that the constraint uses,
 								 * offset by
 								 * FirstLowInvalidHeapAttributeNumber */
 	bool		needs_generated;	/* uses a stored generated column */
+	KeySet	   *expired;		/* keys that expired documents hold; NULL = not
+								 * known */
 } KeyIndex;
 
 /* Frees keys in the constraints of a table, during one query */
@@ -81,6 +92,9 @@ typedef struct KeyProbe
 	void		(*before_delete) (void *arg);	/* NULL = no callback */
 	void	   *before_delete_arg;
 	ResultRelInfo *relinfo;		/* for generated columns; NULL until needed */
+	bool		has_sets;		/* make_key_sets() was called */
+	bool		lacks_expired;	/* the sets could not be filled: do not try again */
+	TimestampTz sets_until;		/* until then, the sets of keys are complete */
 } KeyProbe;
 
 /* The values of a row in the key columns of an index */
@@ -90,6 +104,12 @@ typedef struct Key
 	bool		isnull[INDEX_MAX_KEYS];
 } Key;
 
+static bool must_free_keys(DocumentWriter *writer, Relation rel);
+static void make_key_sets(KeyProbe *probe);
+static bool read_expired_keys(KeyProbe *probe, Relation rel, TimestampTz clock,
+							  int limit);
+static void add_expired_keys(void *arg);
+static bool may_be_held(const KeyProbe *probe, const KeyIndex *index, const Key *key);
 static KeyProbe *make_key_probe(const DocumentWriter *writer, Relation rel);
 static KeyIndex *make_key_index(Relation rel, Relation indexrel);
 static Bitmapset *columns_of(const IndexInfo *info);
@@ -104,7 +124,7 @@ static void free_keys_in(KeyProbe *probe, Relation rel, TupleTableSlot *row,
 						 List *indexes, ItemPointer replaced);
 static void free_key(KeyProbe *probe, Relation rel, KeyIndex *index,
 					 ItemPointer replaced);
-static bool form_key(KeyProbe *probe, KeyIndex *index, Key *key);
+static bool form_key(KeyProbe *probe, KeyIndex *index, TupleTableSlot *row, Key *key);
 static bool find_expired(KeyProbe *probe, Relation rel, Relation indexrel,
 						 KeyIndex *index, const Key *key, ItemPointer replaced,
 						 List **found);
@@ -129,6 +149,7 @@ make_key_probe(const DocumentWriter *writer, Relation rel)
 
 	probe->collection = &writer->collection;
 	probe->context = writer->context;
+	probe->sets_until = DT_NOBEGIN;
 	foreach(lc, indexes)
 	{
 		Relation	indexrel = index_open(lfirst_oid(lc), RowExclusiveLock);
@@ -162,12 +183,14 @@ make_key_index(Relation rel, Relation indexrel)
 	index->info = BuildIndexInfo(indexrel);
 	if (index->info->ii_ExclusionOps != NULL)
 	{
+		index->operators = index->info->ii_ExclusionOps;
 		index->procs = index->info->ii_ExclusionProcs;
 		index->strategies = index->info->ii_ExclusionStrats;
 	}
 	else
 	{
 		BuildSpeculativeIndexInfo(indexrel, index->info);
+		index->operators = index->info->ii_UniqueOps;
 		index->procs = index->info->ii_UniqueProcs;
 		index->strategies = index->info->ii_UniqueStrats;
 	}
@@ -215,7 +238,7 @@ ttl_docs_free_keys(DocumentWriter *writer, Relation rel, HeapTuple newtuple,
 
 	if ((oldtuple != NULL &&
 		 !changes_indexed_column(rel, writer->collection.slot, newtuple, oldtuple)) ||
-		!ttl_docs_must_free_keys(writer, rel))
+		!must_free_keys(writer, rel))
 		return;
 
 	probe = writer->keys;
@@ -240,18 +263,110 @@ ttl_docs_free_keys(DocumentWriter *writer, Relation rel, HeapTuple newtuple,
 	list_free(affected);
 }
 
-/*
- * Must the keys of rows that are inserted now be freed?  COPY asks once for a
- * batch of rows, and inserts the batch immediately.
- */
-bool
-ttl_docs_must_free_keys(DocumentWriter *writer, Relation rel)
+/* Must the keys of rows that are written now be freed? */
+static bool
+must_free_keys(DocumentWriter *writer, Relation rel)
 {
 	if (!ttl_docs_maybe_expired(rel, &writer->collection, writer->clock))
 		return false;
 	if (writer->keys == NULL)
 		writer->keys = make_key_probe(writer, rel);
 	return writer->keys->indexes != NIL;
+}
+
+/*
+ * The same for a batch of rows, which the caller inserts immediately.  Learns
+ * which keys expired documents hold, unless that takes longer than to search for
+ * the key of each row.
+ */
+bool
+ttl_docs_must_free_keys_of_batch(DocumentWriter *writer, Relation rel, int nrows)
+{
+	KeyProbe   *probe;
+
+	if (!must_free_keys(writer, rel))
+		return false;
+	probe = writer->keys;
+	if (probe->indexes != NIL && !probe->lacks_expired)
+		probe->lacks_expired = !read_expired_keys(probe, rel, writer->clock,
+												  nrows * EXPIRED_PER_ROW);
+	return true;
+}
+
+/* Makes a set of keys for each constraint whose keys can be hashed. */
+static void
+make_key_sets(KeyProbe *probe)
+{
+	MemoryContext caller = MemoryContextSwitchTo(probe->context);
+	ListCell   *lc;
+
+	foreach(lc, probe->indexes)
+	{
+		KeyIndex   *index = lfirst(lc);
+		Relation	indexrel = index_open(index->indexid, NoLock);
+
+		index->expired = ttl_docs_make_key_set(indexrel, index->operators);
+		index_close(indexrel, NoLock);
+	}
+	probe->has_sets = true;
+	MemoryContextSwitchTo(caller);
+}
+
+/* Fills the sets of keys; false if that is not possible, or takes too long. */
+static bool
+read_expired_keys(KeyProbe *probe, Relation rel, TimestampTz clock, int limit)
+{
+	ListCell   *lc;
+	bool		complete;
+
+	if (!probe->has_sets)
+		make_key_sets(probe);
+	foreach(lc, probe->indexes)
+	{
+		KeyIndex   *index = lfirst(lc);
+
+		if (index->expired != NULL)
+			ttl_docs_empty_key_set(index->expired);
+	}
+	complete = ttl_docs_visit_expired_rows(rel, probe->collection, clock, limit,
+										   probe->found_row, &probe->sets_until,
+										   add_expired_keys, probe);
+	if (!complete)
+		probe->sets_until = DT_NOBEGIN;
+	foreach(lc, probe->indexes)
+	{
+		KeyIndex   *index = lfirst(lc);
+
+		if (index->expired != NULL)
+			ttl_docs_complete_key_set(index->expired);
+	}
+	return complete;
+}
+
+/* Adds the keys of the row that was found to the sets. */
+static void
+add_expired_keys(void *arg)
+{
+	KeyProbe   *probe = arg;
+	ListCell   *lc;
+
+	foreach(lc, probe->indexes)
+	{
+		KeyIndex   *index = lfirst(lc);
+		Key			key;
+
+		if (index->expired != NULL && form_key(probe, index, probe->found_row, &key))
+			ttl_docs_add_key(index->expired, key.values, key.isnull);
+	}
+	ResetPerTupleExprContext(probe->estate);
+}
+
+/* False if certainly no expired document holds the key. */
+static bool
+may_be_held(const KeyProbe *probe, const KeyIndex *index, const Key *key)
+{
+	return index->expired == NULL || ttl_docs_clock() >= probe->sets_until ||
+		ttl_docs_may_have_key(index->expired, key->values, key->isnull);
 }
 
 /*
@@ -379,7 +494,7 @@ free_key(KeyProbe *probe, Relation rel, KeyIndex *index, ItemPointer replaced)
 	Key			key;
 	bool		again;
 
-	if (!form_key(probe, index, &key))
+	if (!form_key(probe, index, probe->row, &key) || !may_be_held(probe, index, &key))
 		return;
 	indexrel = index_open(index->indexid, NoLock);
 	do
@@ -406,14 +521,14 @@ free_key(KeyProbe *probe, Relation rel, KeyIndex *index, ItemPointer replaced)
  * apply to the row, because of the predicate or because a key column is NULL.
  */
 static bool
-form_key(KeyProbe *probe, KeyIndex *index, Key *key)
+form_key(KeyProbe *probe, KeyIndex *index, TupleTableSlot *row, Key *key)
 {
 	IndexInfo  *info = index->info;
 	ExprContext *econtext = GetPerTupleExprContext(probe->estate);
 	MemoryContext caller = MemoryContextSwitchTo(probe->context);
 	bool		applies = true;
 
-	econtext->ecxt_scantuple = probe->row;
+	econtext->ecxt_scantuple = row;
 	if (info->ii_Predicate != NIL)
 	{
 		if (info->ii_PredicateState == NULL)
@@ -424,7 +539,7 @@ form_key(KeyProbe *probe, KeyIndex *index, Key *key)
 	MemoryContextSwitchTo(caller);
 	if (!applies)
 		return false;
-	FormIndexDatum(info, probe->row, probe->estate, key->values, key->isnull);
+	FormIndexDatum(info, row, probe->estate, key->values, key->isnull);
 	for (int i = 0; i < info->ii_NumIndexKeyAttrs && !info->ii_NullsNotDistinct; i++)
 		if (key->isnull[i])
 			return false;

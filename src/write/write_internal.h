@@ -81,10 +81,24 @@ extern void ttl_docs_check_partition(PartitionCheck *check, HeapTuple tuple);
 /* keys.c */
 extern void ttl_docs_free_keys(DocumentWriter *writer, Relation rel,
 							   HeapTuple newtuple, HeapTuple oldtuple);
-extern bool ttl_docs_must_free_keys(DocumentWriter *writer, Relation rel);
+extern bool ttl_docs_must_free_keys_of_batch(DocumentWriter *writer, Relation rel,
+											 int nrows);
 extern void ttl_docs_free_keys_of_row(DocumentWriter *writer, Relation rel,
 									  TupleTableSlot *row,
 									  void (*before_delete) (void *), void *arg);
+
+/* expired_keys.c */
+typedef struct KeySet KeySet;
+extern KeySet *ttl_docs_make_key_set(Relation indexrel, const Oid *operators);
+extern void ttl_docs_empty_key_set(KeySet *set);
+extern void ttl_docs_add_key(KeySet *set, const Datum *values, const bool *isnull);
+extern void ttl_docs_complete_key_set(KeySet *set);
+extern bool ttl_docs_may_have_key(const KeySet *set, const Datum *values,
+								  const bool *isnull);
+extern bool ttl_docs_visit_expired_rows(Relation rel, const Collection *collection,
+										TimestampTz clock, int limit,
+										TupleTableSlot *row, TimestampTz *until,
+										void (*visit) (void *), void *arg);
 
 /* maybe_expired.c */
 extern bool ttl_docs_maybe_expired(Relation rel, const Collection *collection,
