@@ -11,16 +11,16 @@
  * searches an index only for rows whose hash is among them.
  *
  * No key of an expired document may be missing in these sets:
- * - We read all slots that can contain a document which is expired now or within a second
- *   (HORIZON), and we do not judge the documents.  When that second has
- *   passed, the sets are no longer used.
+ * - We read all slots that can contain a document which is expired now or half a
+ *   second later (HORIZON), and we do not judge the documents.  After this
+ *   time, the sets are no longer used.
  * - We read with a dirty snapshot, as keys.c does.  So we also find the documents
  *   of transactions that are under way.
  * - A transaction that has stamped a document may not have inserted it into the purge index
  *   yet, for example because it waits at another key.  Its claim
- *   (purge/earliest.c) says when such a document expires.  If this is within the
- *   second, we do not use sets.  A document that another transaction stamps later
- *   expires later.
+ *   (purge/earliest.c) says when such a document expires.  If it expires within
+ *   this time, we do not use sets.  A document that another transaction stamps
+ *   later expires later, because no ttl is below a second.
  * - Equal keys have the same hash.  We use the hash function that belongs to the
  *   operator of the constraint.  A constraint whose operator has none, such
  *   as &&, gets no set.
@@ -44,7 +44,7 @@
 
 #include "write/write_internal.h"
 
-#define HORIZON		USECS_PER_SEC
+#define HORIZON		(USECS_PER_SEC / 2)
 
 struct KeySet
 {
