@@ -110,7 +110,11 @@ def insert_into(table):
     return NEW_ID + 'INSERT INTO %s (id, doc) VALUES (:i, :doc);' % table
 
 
+def document_text(size=200):
+    """A document as an application sends it."""
+    return '{"n": 1, "user": "u12345", "text": "%s"}' % ('0123456789abcdef' * (size // 16 + 1))[:max(0, size - 48)]
+
+
 def sent_document(size=200):
     """Options of pgbench for the script of insert_into()."""
-    text = ('0123456789abcdef' * (size // 16 + 1))[:max(0, size - 48)]
-    return ['-D', 'doc={"n": 1, "user": "u12345", "text": "%s"}' % text]
+    return ['-D', 'doc=' + document_text(size)]

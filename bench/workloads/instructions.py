@@ -1,23 +1,24 @@
-"""Instructions of the server for a statement, counted by callgrind.
+"""Instructions of the server for a statement, or for a row of COPY, counted by callgrind.
 
 Other work on the machine does not change the count, so it shows differences that are too small for times.
 A count is not a time: a cache miss costs more than an instruction.  Each figure comes from two sessions, one
 of which runs the statement twice as often: their difference excludes the start of the session and
-the first plan.  A table shows the functions of ttl_docs with most instructions, including the
+the first plan.  Both sides get the same statements in the same order, because the work in an index depends
+on the keys.  A table shows the functions of ttl_docs with most instructions, including the
 functions that they call.
 """
 
-import itertools
 import os
 import re
 import subprocess
 import time
 
-from measure import Line, at_most
-from tables import DEFAULT_TTL
+from measure import Line, at_least, at_most
+from tables import DEFAULT_TTL, LONG_AGO, add_docs, document_text, rows
 
 ROWS = 20000
-STATEMENTS = 400
+STATEMENTS = 1500       # three times as many are fewer than ROWS
+COPIED_ROWS = 5000
 SHOWN_FUNCTIONS = 6
 
 TABLES = """
@@ -36,6 +37,7 @@ VACUUM ANALYZE docs;
 """ % DEFAULT_TTL
 
 INSERT = "INSERT INTO %s (id, doc) VALUES ('x' || $1, '{\"n\": 1}')"
+SEND = "INSERT INTO %s (id, doc) VALUES ('sent ' || $1, $2)"
 PLAIN = 'same table, no TTL'
 INDEXED = 'same table, one more index'
 # name, statement on a collection, and what it is compared with: a name, the statement there, a goal
@@ -43,6 +45,7 @@ ON_COLLECTIONS = (
     ('SELECT by primary key, prepared', 'SELECT doc FROM docs WHERE id = $1',
      ((PLAIN, 'SELECT doc FROM plain WHERE id = $1', None),)),
     ('INSERT one row', INSERT % 'docs', ((PLAIN, INSERT % 'plain', None), (INDEXED, INSERT % 'indexed', at_most(1.05)))),
+    ('INSERT one row, document sent as text', SEND % 'docs', ((INDEXED, SEND % 'indexed', at_most(1.05)),)),
     ('touch', 'UPDATE docs SET _ts = DEFAULT WHERE id = $1',
      ((PLAIN, 'UPDATE plain SET ts = now() WHERE id = $1', None),)),
 )
@@ -67,6 +70,7 @@ def measure(bench):
         for against, other, goal in others:
             theirs = prepared_statement(with_library, other)
             lines.append(Line(name + ', instructions', against, '', [ours], [theirs], goal))
+    lines += of_copy(with_library)
     for name, statement in ON_OTHERS:
         counts = [per_statement(server, statement) for server in (with_library, without)]
         lines.append(Line('other tables: %s, planned each time, instructions' % name, 'library not loaded', '',
@@ -82,38 +86,74 @@ def counting_server(bench, name, preload):
     """A server under callgrind, with the plain table."""
     server = bench.another_server(name, preload, wrapper='valgrind --tool=callgrind --callgrind-out-file=%s/calls.%%p'
                                   % bench.arguments.scratch)
-    server.numbers = itertools.count(1, 2 * STATEMENTS)
     server.calls = os.path.join(bench.arguments.scratch, 'calls.%d')
     server.script(TABLES)
     return server
 
 
 def prepared_statement(server, statement):
-    """Instructions of one execution of a prepared statement."""
-    return per_statement(server, 'EXECUTE q(\'%d\')', 'PREPARE q(text) AS ' + statement)
+    """Instructions of one execution of a prepared statement.  Its second parameter is a document."""
+    if '$2' in statement:
+        return per_statement(server, "EXECUTE q('%d', '" + document_text() + "')", 'PREPARE q(text, jsonb) AS ' + statement)
+    return per_statement(server, "EXECUTE q('%d')", 'PREPARE q(text) AS ' + statement)
 
 
 def per_statement(server, statement, prepare=None):
     """Instructions of one statement.  A %d in the statement is a new number each time."""
-    once, twice = (session(server, statement, prepare, times) for times in (STATEMENTS, 2 * STATEMENTS))
+    once = session(server, statement, prepare, 1, STATEMENTS)
+    twice = session(server, statement, prepare, STATEMENTS + 1, 2 * STATEMENTS)
     return (twice - once) / STATEMENTS
 
 
-def session(server, statement, prepare, times):
-    """Instructions of a session from its start to its end."""
+def session(server, statement, prepare, first, times):
+    """Instructions of a session from its start to its end.  The first %d is "first"."""
     connection = server.connect()
-    pid = connection.get_backend_pid()
     if prepare:
         server.sql('SET plan_cache_mode = force_generic_plan', connection)
         server.sql(prepare, connection)
     cursor = connection.cursor()
-    # ids that no session has used before, as long as there are some: INSERT needs new ones
-    first = next(server.numbers)
     for number in range(first, first + times):
-        cursor.execute(statement % (1 + number % ROWS))
+        cursor.execute(statement % number)
+    return end(server, connection)
+
+
+def end(server, connection):
+    """Ends a session.  Returns its instructions."""
+    pid = connection.get_backend_pid()
     connection.close()
     server.last_calls = server.calls % pid
     return total(server.last_calls)
+
+
+def of_copy(server):
+    """Instructions of COPY FROM for a row, also while documents are expired."""
+    for name, indexing in (('copied', 'consistent'), ('copied_expired', 'consistent'), ('copied_lazy', 'lazy')):
+        server.sql("SELECT ttl_docs.create_collection('%s', %d, indexing => '%s')" % (name, DEFAULT_TTL, indexing))
+        if name != 'copied':
+            server.sql("SELECT ttl_docs.pause_purge('%s')" % name)
+            add_docs(server, -100, -1, age=LONG_AGO, name=name)
+    server.sql('CREATE TABLE copied_plain (id text PRIMARY KEY, doc jsonb NOT NULL)')
+    docs, expired, lazy, plain = (per_copied_row(server, table) for table in
+                                  ('copied', 'copied_expired', 'copied_lazy', 'copied_plain'))
+    what = 'COPY, rows for the same number of instructions, '
+    return [
+        Line(what + 'nothing expired', PLAIN, '', [1 / docs], [1 / plain]),
+        Line(what + 'while documents are expired', PLAIN, '', [1 / expired], [1 / plain], at_least(0.75)),
+        Line(what + 'while documents are expired, lazy', PLAIN, '', [1 / lazy], [1 / plain]),
+    ]
+
+
+def per_copied_row(server, table):
+    """Instructions of COPY FROM for one row."""
+    spent = []
+    for first, last in ((1, COPIED_ROWS), (COPIED_ROWS + 1, 3 * COPIED_ROWS)):
+        path = os.path.join(server.directory, 'rows')
+        server.sql("COPY (%s) TO '%s'" % (rows(first, last), path))
+        connection = server.connect()
+        server.sql("COPY %s (id, doc) FROM '%s'" % (table, path), connection)
+        spent.append(end(server, connection))
+        os.remove(path)
+    return (spent[1] - spent[0]) / COPIED_ROWS
 
 
 def by_function(server):
@@ -124,7 +164,7 @@ def by_function(server):
     for count, function in re.findall(r'^ *([\d,]+) .*?:(\w+)(?:\.\w+)* \[.*ttl_docs\.so\]', listing, re.MULTILINE):
         found.setdefault(function, int(count.replace(',', '')) // (2 * STATEMENTS))
     # without hooks, which call core, and without functions that run once in a session
-    own = {name: count for name, count in found.items() if not re.search('Executor|ProcessUtility|_init|shmem', name)}
+    own = {name: count for name, count in found.items() if not re.search('executor_|_utility|_query$|^plan$|_init|shmem', name)}
     return sorted(own.items(), key=lambda item: -item[1])[:SHOWN_FUNCTIONS]
 
 
@@ -134,8 +174,8 @@ def total(path, seconds=60):
     while time.monotonic() < deadline:
         if os.path.exists(path):
             with open(path) as file:
-                found = re.search(r'^(?:totals|summary): (\d+)', file.read(), re.MULTILINE)
-            if found:
+                found = re.search(r'^totals: (\d+)$', file.read(), re.MULTILINE)
+            if found:       # it is at the end of the file, so the file is complete
                 return int(found.group(1))
         time.sleep(0.1)
     raise RuntimeError('callgrind has written nothing to ' + path)

@@ -181,11 +181,12 @@ require_visible_collections(const PlannedStmt *stmt, Snapshot snapshot)
 		rti++;
 		/* INSERT does not read its target */
 		if (rte->rtekind != RTE_RELATION ||
-			!ttl_docs_lookup_collection(rte->relid, &collection) ||
+			!ttl_docs_is_collection(rte->relid) ||
 			(stmt->commandType == CMD_INSERT && IsA(modify, ModifyTable) &&
-			 list_member_int(modify->resultRelations, rti)))
+			 list_member_int(modify->resultRelations, rti)) ||
+			ttl_docs_is_seen_by(rte->relid, snapshot))
 			continue;
-		if (!ttl_docs_is_seen_by(rte->relid, snapshot) &&
+		if (ttl_docs_lookup_collection(rte->relid, &collection) &&
 			!ttl_docs_acts_for_backup(collection.root))
 			ttl_docs_report_later_collection(rte->relid);
 	}
@@ -221,14 +222,12 @@ static bool
 scans_collection(const PlannedStmt *stmt)
 {
 	ListCell   *lc;
-	Collection	collection;
 
 	foreach(lc, stmt->rtable)
 	{
 		RangeTblEntry *rte = lfirst_node(RangeTblEntry, lc);
 
-		if (rte->rtekind == RTE_RELATION &&
-			ttl_docs_lookup_collection(rte->relid, &collection))
+		if (rte->rtekind == RTE_RELATION && ttl_docs_is_collection(rte->relid))
 			return true;
 	}
 	return false;

@@ -127,6 +127,18 @@ ttl_docs_lookup_collection(Oid relid, Collection *collection)
 	return true;
 }
 
+/* The same without a copy, for callers that need no more than the answer. */
+bool
+ttl_docs_is_collection(Oid relid)
+{
+	CacheEntry *entry;
+
+	if (*plain_table_cell(relid) == relid)
+		return false;
+	entry = lookup(relid);
+	return entry != NULL && entry->is_collection;
+}
+
 /*
  * Does the table have a label that is in effect?  The label of a partition is
  * not in effect if its parent belongs to a collection: it is only a copy

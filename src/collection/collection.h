@@ -45,6 +45,7 @@ ttl_docs_changed_collections(void)
 /* cache.c */
 extern void ttl_docs_cache_init(void);
 extern bool ttl_docs_lookup_collection(Oid relid, Collection *collection);
+extern bool ttl_docs_is_collection(Oid relid);
 extern bool ttl_docs_has_own_label(Oid relid);
 extern bool ttl_docs_is_filling(Oid relid);
 extern bool ttl_docs_settings_at(Oid root, Snapshot snapshot, bool use_cache,

@@ -110,7 +110,7 @@ static bool claims_others = false;	/* has it set the claim of other tables? */
 static slock_t *lock_of(const PurgeTable *table);
 static uint64 claim_key(Oid database, Oid relid);
 static bool claim(Oid relid, TimestampTz expiry);
-static TimestampTz earliest_claim(const PurgeTable *table);
+static TimestampTz earliest_claim(uint64 key);
 static bool is_time_to_scan(PurgeTable *table);
 
 Size
@@ -306,14 +306,20 @@ ttl_docs_begin_scan(EarliestScan *scan, EarliestScanner scanner,
 	table->scans[scanner].number = scan->number;
 	SpinLockRelease(lock);
 	pg_memory_barrier();
-	scan->claimed = earliest_claim(table);
+	scan->claimed = earliest_claim(claim_key(table->key.database, table->key.relid));
 }
 
 /* The earliest expiry that transactions under way have claimed for a table. */
-static TimestampTz
-earliest_claim(const PurgeTable *table)
+TimestampTz
+ttl_docs_earliest_claim(Oid relid)
 {
-	uint64		key = claim_key(table->key.database, table->key.relid);
+	pg_memory_barrier();
+	return earliest_claim(claim_key(MyDatabaseId, relid));
+}
+
+static TimestampTz
+earliest_claim(uint64 key)
+{
 	TimestampTz earliest = DT_NOEND;
 
 	for (int i = 0; i < MaxBackends; i++)

@@ -59,6 +59,7 @@ typedef struct EarliestScan
 								 * under way when the scan began */
 } EarliestScan;
 extern TimestampTz ttl_docs_earliest_expiry(Oid relid, Oid root);
+extern TimestampTz ttl_docs_earliest_claim(Oid relid);
 extern bool ttl_docs_begin_session_scan(EarliestScan *scan, Oid relid, Oid root);
 extern void ttl_docs_end_scan(EarliestScan *scan, TimestampTz found);
 

@@ -358,7 +358,8 @@ begin_bulk_copy(BulkCopy *copy, Relation rel, const Collection *collection,
 	copy->estate = CreateExecutorState();
 	copy->cid = GetCurrentCommandId(true);
 	caller = MemoryContextSwitchTo(copy->estate->es_query_cxt);
-	ttl_docs_begin_writes(&copy->writer, rel, collection);
+	copy->writer.collection = *collection;
+	ttl_docs_begin_writes(&copy->writer, rel);
 	compat_ExecInitRangeTable(copy->estate, pstate);
 	copy->relinfo = makeNode(ResultRelInfo);
 	ExecInitResultRelation(copy->estate, copy->relinfo, 1);
@@ -451,20 +452,20 @@ flush_rows(BulkCopy *copy)
 static void
 free_keys_and_insert(BulkCopy *copy)
 {
-	KeyProbe   *keys = copy->writer.keys;
+	MemoryContext caller = MemoryContextSwitchTo(GetPerTupleMemoryContext(copy->estate));
 
-	if (ttl_docs_must_free_keys(keys, copy->rel, ttl_docs_clock()))
+	copy->writer.clock = ttl_docs_clock();
+	if (ttl_docs_must_free_keys_of_batch(&copy->writer, copy->rel, copy->nrows))
 	{
-		MemoryContext caller = MemoryContextSwitchTo(GetPerTupleMemoryContext(copy->estate));
-
 		for (copy->current = 0; copy->current < copy->nrows; copy->current++)
 		{
 			copy->source->cur_lineno = copy->lines[copy->current];
-			ttl_docs_free_keys_of_row(keys, copy->rel, copy->rows[copy->current],
+			ttl_docs_free_keys_of_row(&copy->writer, copy->rel,
+									  copy->rows[copy->current],
 									  insert_rows_before_current, copy);
 		}
-		MemoryContextSwitchTo(caller);
 	}
+	MemoryContextSwitchTo(caller);
 	insert_rows(copy, copy->nrows);
 }
 

@@ -28,6 +28,9 @@
  * - any write while maybe_expired.c knows that no document is expired.
  * They do not even open the indexes.
  *
+ * COPY FROM writes many rows.  For each batch, it first learns which keys expired
+ * documents hold, and then searches only for these keys (expired_keys.c).
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -52,27 +55,34 @@
 
 #include "write/write_internal.h"
 
+/*
+ * Reading an expired document takes about a tenth of the time of a search for
+ * the key of a row.  So it pays to read this number for each row of a batch.
+ */
+#define EXPIRED_PER_ROW	4
+
 /* A unique or exclusion constraint */
 typedef struct KeyIndex
 {
 	Oid			indexid;
 	IndexInfo  *info;
-	const Oid  *procs;			/* functions of the operators that define a
-								 * conflict, one for each key column */
+	const Oid  *operators;		/* define a conflict, one for each key column */
+	const Oid  *procs;			/* functions of these operators */
 	const uint16 *strategies;	/* strategy numbers of these operators */
 	bool		is_immediate;	/* not deferrable, so waits for inserts */
 	Bitmapset  *columns;		/* table columns that the constraint uses,
 								 * offset by
 								 * FirstLowInvalidHeapAttributeNumber */
 	bool		needs_generated;	/* uses a stored generated column */
+	KeySet	   *expired;		/* keys that expired documents hold; NULL = not
+								 * known */
 } KeyIndex;
 
 /* Frees keys in the constraints of a table, during one query */
-struct KeyProbe
+typedef struct KeyProbe
 {
-	Collection	collection;
+	const Collection *collection;
 	MemoryContext context;		/* lives as long as the query */
-	bool		is_open;		/* open_probe() was called */
 	List	   *indexes;		/* of KeyIndex */
 	EState	   *estate;
 	TupleTableSlot *row;		/* row to be written; NULL between searches */
@@ -82,7 +92,10 @@ struct KeyProbe
 	void		(*before_delete) (void *arg);	/* NULL = no callback */
 	void	   *before_delete_arg;
 	ResultRelInfo *relinfo;		/* for generated columns; NULL until needed */
-};
+	bool		has_sets;		/* make_key_sets() was called */
+	bool		lacks_expired;	/* the sets could not be filled: do not try again */
+	TimestampTz sets_until;		/* until then, the sets of keys are complete */
+} KeyProbe;
 
 /* The values of a row in the key columns of an index */
 typedef struct Key
@@ -91,7 +104,13 @@ typedef struct Key
 	bool		isnull[INDEX_MAX_KEYS];
 } Key;
 
-static void open_probe(KeyProbe *probe, Relation rel);
+static bool must_free_keys(DocumentWriter *writer, Relation rel);
+static void make_key_sets(KeyProbe *probe);
+static bool read_expired_keys(KeyProbe *probe, Relation rel, TimestampTz clock,
+							  int limit);
+static void add_expired_keys(void *arg);
+static bool may_be_held(const KeyProbe *probe, const KeyIndex *index, const Key *key);
+static KeyProbe *make_key_probe(const DocumentWriter *writer, Relation rel);
 static KeyIndex *make_key_index(Relation rel, Relation indexrel);
 static Bitmapset *columns_of(const IndexInfo *info);
 static bool changes_indexed_column(Relation rel, AttrNumber slot_column,
@@ -105,7 +124,7 @@ static void free_keys_in(KeyProbe *probe, Relation rel, TupleTableSlot *row,
 						 List *indexes, ItemPointer replaced);
 static void free_key(KeyProbe *probe, Relation rel, KeyIndex *index,
 					 ItemPointer replaced);
-static bool form_key(KeyProbe *probe, KeyIndex *index, Key *key);
+static bool form_key(KeyProbe *probe, KeyIndex *index, TupleTableSlot *row, Key *key);
 static bool find_expired(KeyProbe *probe, Relation rel, Relation indexrel,
 						 KeyIndex *index, const Key *key, ItemPointer replaced,
 						 List **found);
@@ -115,33 +134,22 @@ static void wait_for_writer(const SnapshotData *dirty, Relation rel,
 							ItemPointer tid, const KeyIndex *index);
 
 /*
- * Prepares to free keys in a table.  The current memory context must live as
- * long as the query that writes to the table.
- */
-KeyProbe *
-ttl_docs_make_key_probe(const Collection *collection)
-{
-	KeyProbe   *probe = palloc0(sizeof(KeyProbe));
-
-	probe->collection = *collection;
-	probe->context = CurrentMemoryContext;
-	return probe;
-}
-
-/*
  * Collects the constraints of the table.  The locks on the indexes are held
  * until the transaction ends, as INSERT holds them.  The slots have their own
  * copy of the tuple descriptor.  A reference to the table's descriptor would
  * have to be released at the end of the query, and nobody calls us then.
  */
-static void
-open_probe(KeyProbe *probe, Relation rel)
+static KeyProbe *
+make_key_probe(const DocumentWriter *writer, Relation rel)
 {
-	MemoryContext caller = MemoryContextSwitchTo(probe->context);
+	MemoryContext caller = MemoryContextSwitchTo(writer->context);
+	KeyProbe   *probe = palloc0(sizeof(KeyProbe));
 	List	   *indexes = RelationGetIndexList(rel);
 	ListCell   *lc;
 
-	probe->is_open = true;
+	probe->collection = &writer->collection;
+	probe->context = writer->context;
+	probe->sets_until = DT_NOBEGIN;
 	foreach(lc, indexes)
 	{
 		Relation	indexrel = index_open(lfirst_oid(lc), RowExclusiveLock);
@@ -161,6 +169,7 @@ open_probe(KeyProbe *probe, Relation rel)
 		probe->found_row = compat_MakeTupleTableSlot(tupdesc, table_slot_callbacks(rel));
 	}
 	MemoryContextSwitchTo(caller);
+	return probe;
 }
 
 static KeyIndex *
@@ -174,12 +183,14 @@ make_key_index(Relation rel, Relation indexrel)
 	index->info = BuildIndexInfo(indexrel);
 	if (index->info->ii_ExclusionOps != NULL)
 	{
+		index->operators = index->info->ii_ExclusionOps;
 		index->procs = index->info->ii_ExclusionProcs;
 		index->strategies = index->info->ii_ExclusionStrats;
 	}
 	else
 	{
 		BuildSpeculativeIndexInfo(indexrel, index->info);
+		index->operators = index->info->ii_UniqueOps;
 		index->procs = index->info->ii_UniqueProcs;
 		index->strategies = index->info->ii_UniqueStrats;
 	}
@@ -214,24 +225,23 @@ columns_of(const IndexInfo *info)
 
 /*
  * Deletes the expired documents that hold a key of the new row.  oldtuple is
- * the row that an UPDATE replaces, or NULL for an INSERT.  clock is the time
- * of the write.
+ * the row that an UPDATE replaces, or NULL for an INSERT.
  */
 void
-ttl_docs_free_keys(KeyProbe *probe, Relation rel, HeapTuple newtuple,
-				   HeapTuple oldtuple, TimestampTz clock)
+ttl_docs_free_keys(DocumentWriter *writer, Relation rel, HeapTuple newtuple,
+				   HeapTuple oldtuple)
 {
+	KeyProbe   *probe;
 	List	   *affected = NIL;
 	bool		needs_generated = false;
 	ListCell   *lc;
 
 	if ((oldtuple != NULL &&
-		 !changes_indexed_column(rel, probe->collection.slot, newtuple, oldtuple)) ||
-		!ttl_docs_maybe_expired(rel, &probe->collection, clock))
+		 !changes_indexed_column(rel, writer->collection.slot, newtuple, oldtuple)) ||
+		!must_free_keys(writer, rel))
 		return;
 
-	if (!probe->is_open)
-		open_probe(probe, rel);
+	probe = writer->keys;
 	foreach(lc, probe->indexes)
 	{
 		KeyIndex   *index = lfirst(lc);
@@ -253,18 +263,110 @@ ttl_docs_free_keys(KeyProbe *probe, Relation rel, HeapTuple newtuple,
 	list_free(affected);
 }
 
+/* Must the keys of rows that are written now be freed? */
+static bool
+must_free_keys(DocumentWriter *writer, Relation rel)
+{
+	if (!ttl_docs_maybe_expired(rel, &writer->collection, writer->clock))
+		return false;
+	if (writer->keys == NULL)
+		writer->keys = make_key_probe(writer, rel);
+	return writer->keys->indexes != NIL;
+}
+
 /*
- * Must the keys of rows that are inserted at this time be freed?  The caller
- * asks once for a batch of rows, and inserts the batch immediately.
+ * The same for a batch of rows, which the caller inserts immediately.  Learns
+ * which keys expired documents hold, unless that takes longer than to search for
+ * the key of each row.
  */
 bool
-ttl_docs_must_free_keys(KeyProbe *probe, Relation rel, TimestampTz clock)
+ttl_docs_must_free_keys_of_batch(DocumentWriter *writer, Relation rel, int nrows)
 {
-	if (!ttl_docs_maybe_expired(rel, &probe->collection, clock))
+	KeyProbe   *probe;
+
+	if (!must_free_keys(writer, rel))
 		return false;
-	if (!probe->is_open)
-		open_probe(probe, rel);
-	return probe->indexes != NIL;
+	probe = writer->keys;
+	if (probe->indexes != NIL && !probe->lacks_expired)
+		probe->lacks_expired = !read_expired_keys(probe, rel, writer->clock,
+												  nrows * EXPIRED_PER_ROW);
+	return true;
+}
+
+/* Makes a set of keys for each constraint whose keys can be hashed. */
+static void
+make_key_sets(KeyProbe *probe)
+{
+	MemoryContext caller = MemoryContextSwitchTo(probe->context);
+	ListCell   *lc;
+
+	foreach(lc, probe->indexes)
+	{
+		KeyIndex   *index = lfirst(lc);
+		Relation	indexrel = index_open(index->indexid, NoLock);
+
+		index->expired = ttl_docs_make_key_set(indexrel, index->operators);
+		index_close(indexrel, NoLock);
+	}
+	probe->has_sets = true;
+	MemoryContextSwitchTo(caller);
+}
+
+/* Fills the sets of keys; false if that is not possible, or takes too long. */
+static bool
+read_expired_keys(KeyProbe *probe, Relation rel, TimestampTz clock, int limit)
+{
+	ListCell   *lc;
+	bool		complete;
+
+	if (!probe->has_sets)
+		make_key_sets(probe);
+	foreach(lc, probe->indexes)
+	{
+		KeyIndex   *index = lfirst(lc);
+
+		if (index->expired != NULL)
+			ttl_docs_empty_key_set(index->expired);
+	}
+	complete = ttl_docs_visit_expired_rows(rel, probe->collection, clock, limit,
+										   probe->found_row, &probe->sets_until,
+										   add_expired_keys, probe);
+	if (!complete)
+		probe->sets_until = DT_NOBEGIN;
+	foreach(lc, probe->indexes)
+	{
+		KeyIndex   *index = lfirst(lc);
+
+		if (index->expired != NULL)
+			ttl_docs_complete_key_set(index->expired);
+	}
+	return complete;
+}
+
+/* Adds the keys of the row that was found to the sets. */
+static void
+add_expired_keys(void *arg)
+{
+	KeyProbe   *probe = arg;
+	ListCell   *lc;
+
+	foreach(lc, probe->indexes)
+	{
+		KeyIndex   *index = lfirst(lc);
+		Key			key;
+
+		if (index->expired != NULL && form_key(probe, index, probe->found_row, &key))
+			ttl_docs_add_key(index->expired, key.values, key.isnull);
+	}
+	ResetPerTupleExprContext(probe->estate);
+}
+
+/* False if certainly no expired document holds the key. */
+static bool
+may_be_held(const KeyProbe *probe, const KeyIndex *index, const Key *key)
+{
+	return index->expired == NULL || ttl_docs_clock() >= probe->sets_until ||
+		ttl_docs_may_have_key(index->expired, key->values, key->isnull);
 }
 
 /*
@@ -272,9 +374,11 @@ ttl_docs_must_free_keys(KeyProbe *probe, Relation rel, TimestampTz clock)
  * Calls before_delete before it deletes expired documents.
  */
 void
-ttl_docs_free_keys_of_row(KeyProbe *probe, Relation rel, TupleTableSlot *row,
+ttl_docs_free_keys_of_row(DocumentWriter *writer, Relation rel, TupleTableSlot *row,
 						  void (*before_delete) (void *), void *arg)
 {
+	KeyProbe   *probe = writer->keys;
+
 	probe->before_delete = before_delete;
 	probe->before_delete_arg = arg;
 	free_keys_in(probe, rel, row, probe->indexes, NULL);
@@ -390,7 +494,7 @@ free_key(KeyProbe *probe, Relation rel, KeyIndex *index, ItemPointer replaced)
 	Key			key;
 	bool		again;
 
-	if (!form_key(probe, index, &key))
+	if (!form_key(probe, index, probe->row, &key) || !may_be_held(probe, index, &key))
 		return;
 	indexrel = index_open(index->indexid, NoLock);
 	do
@@ -405,7 +509,7 @@ free_key(KeyProbe *probe, Relation rel, KeyIndex *index, ItemPointer replaced)
 		if (found != NIL && probe->before_delete != NULL)
 			probe->before_delete(probe->before_delete_arg);
 		foreach(lc, found)
-			again |= ttl_docs_delete_expired(rel, &probe->collection, lfirst(lc),
+			again |= ttl_docs_delete_expired(rel, probe->collection, lfirst(lc),
 											 ttl_docs_writing_command()) == DELETE_CHANGED;
 		list_free_deep(found);
 	} while (again);
@@ -417,14 +521,14 @@ free_key(KeyProbe *probe, Relation rel, KeyIndex *index, ItemPointer replaced)
  * apply to the row, because of the predicate or because a key column is NULL.
  */
 static bool
-form_key(KeyProbe *probe, KeyIndex *index, Key *key)
+form_key(KeyProbe *probe, KeyIndex *index, TupleTableSlot *row, Key *key)
 {
 	IndexInfo  *info = index->info;
 	ExprContext *econtext = GetPerTupleExprContext(probe->estate);
 	MemoryContext caller = MemoryContextSwitchTo(probe->context);
 	bool		applies = true;
 
-	econtext->ecxt_scantuple = probe->row;
+	econtext->ecxt_scantuple = row;
 	if (info->ii_Predicate != NIL)
 	{
 		if (info->ii_PredicateState == NULL)
@@ -435,7 +539,7 @@ form_key(KeyProbe *probe, KeyIndex *index, Key *key)
 	MemoryContextSwitchTo(caller);
 	if (!applies)
 		return false;
-	FormIndexDatum(info, probe->row, probe->estate, key->values, key->isnull);
+	FormIndexDatum(info, row, probe->estate, key->values, key->isnull);
 	for (int i = 0; i < info->ii_NumIndexKeyAttrs && !info->ii_NullsNotDistinct; i++)
 		if (key->isnull[i])
 			return false;
@@ -451,7 +555,7 @@ find_expired(KeyProbe *probe, Relation rel, Relation indexrel, KeyIndex *index,
 			 const Key *key, ItemPointer replaced, List **found)
 {
 	int			nkeys = index->info->ii_NumIndexKeyAttrs;
-	ExpiryBounds bounds = ttl_docs_bounds(&probe->collection.settings,
+	ExpiryBounds bounds = ttl_docs_bounds(&probe->collection->settings,
 										  ttl_docs_clock());
 	ExprContext *econtext = GetPerTupleExprContext(probe->estate);
 	TupleTableSlot *row = probe->found_row;
@@ -484,7 +588,7 @@ find_expired(KeyProbe *probe, Relation rel, Relation indexrel, KeyIndex *index,
 			if (!keys_conflict(indexrel, index, &existing, key))
 				continue;
 		}
-		expired = ttl_docs_row_is_expired(&bounds, &probe->collection, row);
+		expired = ttl_docs_row_is_expired(&bounds, probe->collection, row);
 		if (TransactionIdIsValid(dirty.xmin) || TransactionIdIsValid(dirty.xmax))
 		{
 			if (!index->is_immediate &&

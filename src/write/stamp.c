@@ -71,17 +71,17 @@ static HeapTuple announce_and_stamp(DocumentWriter *writer, Relation rel,
 									NewRow *row, const Stamp *stamp, int64 slot);
 
 /*
- * Prepares to write documents to a table.  The current memory context must
- * live as long as the query that writes the documents.
+ * Prepares to write documents to a table, whose collection the caller has set.
+ * The current memory context and the writer must live as long as the query that
+ * writes the documents.
  */
 void
-ttl_docs_begin_writes(DocumentWriter *writer, Relation rel,
-					  const Collection *collection)
+ttl_docs_begin_writes(DocumentWriter *writer, Relation rel)
 {
-	require_types(rel, collection);
+	require_types(rel, &writer->collection);
 	writer->relid = RelationGetRelid(rel);
-	writer->collection = *collection;
-	writer->keys = ttl_docs_make_key_probe(collection);
+	writer->context = CurrentMemoryContext;
+	writer->keys = NULL;
 	ttl_docs_begin_announcing(&writer->announced);
 }
 

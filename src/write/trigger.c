@@ -110,14 +110,17 @@ write_state(FunctionCallInfo fcinfo, TriggerData *trigdata)
 {
 	WriteState *state = fcinfo->flinfo->fn_extra;
 	Relation	rel = trigdata->tg_relation;
-	Collection	collection;
+	Collection *collection;
 	MemoryContext caller;
 
 	if (state != NULL && state->writer.relid == RelationGetRelid(rel))
 		return state;
 
-	if (!ttl_docs_lookup_collection(RelationGetRelid(rel), &collection) ||
-		collection.ts <= 0 || collection.ttl <= 0 || collection.slot <= 0)
+	caller = MemoryContextSwitchTo(fcinfo->flinfo->fn_mcxt);
+	state = palloc(sizeof(WriteState));
+	collection = &state->writer.collection;
+	if (!ttl_docs_lookup_collection(RelationGetRelid(rel), collection) ||
+		collection->ts <= 0 || collection->ttl <= 0 || collection->slot <= 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("table \"%s\" has the ttl_docs trigger but is not a collection",
@@ -126,12 +129,10 @@ write_state(FunctionCallInfo fcinfo, TriggerData *trigdata)
 				 errhint("Call ttl_docs.adopt() to make the table a collection, or drop the trigger \"%s\".",
 						 trigdata->tg_trigger->tgname)));
 
-	caller = MemoryContextSwitchTo(fcinfo->flinfo->fn_mcxt);
-	state = palloc0(sizeof(WriteState));
-	ttl_docs_begin_writes(&state->writer, rel, &collection);
-	state->is_restore = ttl_docs_keeps_stamps(RelationGetRelid(rel), &collection);
-	if (rel->rd_rel->relispartition)
-		state->partition = ttl_docs_make_partition_check(rel);
+	ttl_docs_begin_writes(&state->writer, rel);
+	state->is_restore = ttl_docs_keeps_stamps(RelationGetRelid(rel), collection);
+	state->partition = rel->rd_rel->relispartition ?
+		ttl_docs_make_partition_check(rel) : NULL;
 	MemoryContextSwitchTo(caller);
 	fcinfo->flinfo->fn_extra = state;
 	return state;
@@ -154,7 +155,7 @@ before_insert(WriteState *state, TriggerData *trigdata)
 		tuple = ttl_docs_keep_restored_stamp(writer, rel, &row);
 	else
 		tuple = ttl_docs_stamp_row(writer, rel, &row, NULL, NULL);
-	ttl_docs_free_keys(writer->keys, rel, tuple, NULL, writer->clock);
+	ttl_docs_free_keys(writer, rel, tuple, NULL);
 	return tuple;
 }
 
@@ -184,7 +185,7 @@ before_update(WriteState *state, TriggerData *trigdata)
 		}
 		tuple = ttl_docs_stamp_row(writer, rel, &row, oldtuple, &old);
 	}
-	ttl_docs_free_keys(writer->keys, rel, tuple, oldtuple, writer->clock);
+	ttl_docs_free_keys(writer, rel, tuple, oldtuple);
 	return tuple;
 }
 

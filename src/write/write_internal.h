@@ -42,13 +42,13 @@ typedef struct DocumentWriter
 {
 	Oid			relid;
 	Collection	collection;
-	struct KeyProbe *keys;		/* frees the keys of new rows */
+	MemoryContext context;		/* lives as long as the query */
+	struct KeyProbe *keys;		/* NULL until the keys of a row must be freed */
 	AnnouncedDocuments announced;	/* documents announced to the purge so far */
 	TimestampTz clock;			/* time of writing the current row */
 } DocumentWriter;
 extern bool ttl_docs_keeps_stamps(Oid relid, const Collection *collection);
-extern void ttl_docs_begin_writes(DocumentWriter *writer, Relation rel,
-								  const Collection *collection);
+extern void ttl_docs_begin_writes(DocumentWriter *writer, Relation rel);
 extern HeapTuple ttl_docs_stamp_row(DocumentWriter *writer, Relation rel, NewRow *row,
 									HeapTuple oldtuple, const Stamp *old);
 extern HeapTuple ttl_docs_keep_restored_stamp(DocumentWriter *writer, Relation rel,
@@ -79,16 +79,26 @@ extern PartitionCheck *ttl_docs_make_partition_check(Relation rel);
 extern void ttl_docs_check_partition(PartitionCheck *check, HeapTuple tuple);
 
 /* keys.c */
-typedef struct KeyProbe KeyProbe;
-extern KeyProbe *ttl_docs_make_key_probe(const Collection *collection);
-extern void ttl_docs_free_keys(KeyProbe *probe, Relation rel,
-							   HeapTuple newtuple, HeapTuple oldtuple,
-							   TimestampTz clock);
-extern bool ttl_docs_must_free_keys(KeyProbe *probe, Relation rel,
-									TimestampTz clock);
-extern void ttl_docs_free_keys_of_row(KeyProbe *probe, Relation rel,
+extern void ttl_docs_free_keys(DocumentWriter *writer, Relation rel,
+							   HeapTuple newtuple, HeapTuple oldtuple);
+extern bool ttl_docs_must_free_keys_of_batch(DocumentWriter *writer, Relation rel,
+											 int nrows);
+extern void ttl_docs_free_keys_of_row(DocumentWriter *writer, Relation rel,
 									  TupleTableSlot *row,
 									  void (*before_delete) (void *), void *arg);
+
+/* expired_keys.c */
+typedef struct KeySet KeySet;
+extern KeySet *ttl_docs_make_key_set(Relation indexrel, const Oid *operators);
+extern void ttl_docs_empty_key_set(KeySet *set);
+extern void ttl_docs_add_key(KeySet *set, const Datum *values, const bool *isnull);
+extern void ttl_docs_complete_key_set(KeySet *set);
+extern bool ttl_docs_may_have_key(const KeySet *set, const Datum *values,
+								  const bool *isnull);
+extern bool ttl_docs_visit_expired_rows(Relation rel, const Collection *collection,
+										TimestampTz clock, int limit,
+										TupleTableSlot *row, TimestampTz *until,
+										void (*visit) (void *), void *arg);
 
 /* maybe_expired.c */
 extern bool ttl_docs_maybe_expired(Relation rel, const Collection *collection,
