@@ -29,6 +29,11 @@ CREATE TABLE indexed (id text PRIMARY KEY, doc jsonb NOT NULL, due bigint DEFAUL
 CREATE INDEX ON indexed (due);
 INSERT INTO indexed (id, doc) SELECT id, doc FROM plain;
 VACUUM ANALYZE indexed;
+CREATE TABLE columns (id text PRIMARY KEY, doc jsonb NOT NULL,
+    _ts timestamptz NOT NULL DEFAULT now(), _ttl int, _slot bigint DEFAULT 1);
+CREATE INDEX ON columns (_slot);
+INSERT INTO columns (id, doc) SELECT id, doc FROM plain;
+VACUUM ANALYZE columns;
 """ % ROWS
 DOCS = """
 SELECT ttl_docs.create_collection('docs', %d);
@@ -40,12 +45,15 @@ INSERT = "INSERT INTO %s (id, doc) VALUES ('x' || $1, '{\"n\": 1}')"
 SEND = "INSERT INTO %s (id, doc) VALUES ('sent ' || $1, $2)"
 PLAIN = 'same table, no TTL'
 INDEXED = 'same table, one more index'
+COLUMNS = 'same columns and index, no trigger'
 # name, statement on a collection, and what it is compared with: a name, the statement there, a goal
 ON_COLLECTIONS = (
     ('SELECT by primary key, prepared', 'SELECT doc FROM docs WHERE id = $1',
      ((PLAIN, 'SELECT doc FROM plain WHERE id = $1', None),)),
-    ('INSERT one row', INSERT % 'docs', ((PLAIN, INSERT % 'plain', None), (INDEXED, INSERT % 'indexed', at_most(1.05)))),
-    ('INSERT one row, document sent as text', SEND % 'docs', ((INDEXED, SEND % 'indexed', at_most(1.05)),)),
+    ('INSERT one row', INSERT % 'docs',
+     ((PLAIN, INSERT % 'plain', None), (INDEXED, INSERT % 'indexed', at_most(1.05)), (COLUMNS, INSERT % 'columns', None))),
+    ('INSERT one row, document sent as text', SEND % 'docs',
+     ((INDEXED, SEND % 'indexed', at_most(1.05)), (COLUMNS, SEND % 'columns', None))),
     ('touch', 'UPDATE docs SET _ts = DEFAULT WHERE id = $1',
      ((PLAIN, 'UPDATE plain SET ts = now() WHERE id = $1', None),)),
 )
@@ -94,7 +102,8 @@ def counting_server(bench, name, preload):
 def prepared_statement(server, statement):
     """Instructions of one execution of a prepared statement.  Its second parameter is a document."""
     if '$2' in statement:
-        return per_statement(server, "EXECUTE q('%d', '" + document_text() + "')", 'PREPARE q(text, jsonb) AS ' + statement)
+        return per_statement(server, "EXECUTE q('%d', '" + document_text() + "')",
+                             'PREPARE q(text, jsonb) AS ' + statement)
     return per_statement(server, "EXECUTE q('%d')", 'PREPARE q(text) AS ' + statement)
 
 

@@ -65,20 +65,25 @@ ttl_docs_collection_tables(Oid root)
 Oid
 ttl_docs_pending_partition(Oid relid)
 {
-	/* core's list leaves such partitions out only if there is a snapshot */
-	bool		pushed = ttl_docs_push_snapshot();
-	List	   *tables = ttl_docs_partition_tree(relid, NoLock);
-	List	   *attached = find_all_inheritors(relid, NoLock, NULL);
+	List	   *tables;
+	List	   *attached;
 	Oid			found = InvalidOid;
 	ListCell   *lc;
 
+	/*
+	 * Core's list leaves such a partition out only if the active snapshot sees that
+	 * it is being detached.  The caller's snapshot can be older: the caller may have
+	 * waited for the lock of the table.
+	 */
+	PushActiveSnapshot(GetLatestSnapshot());
+	tables = ttl_docs_partition_tree(relid, NoLock);
+	attached = find_all_inheritors(relid, NoLock, NULL);
+	PopActiveSnapshot();
 	foreach(lc, tables)
 		if (!list_member_oid(attached, lfirst_oid(lc)))
 			found = lfirst_oid(lc);
 	list_free(tables);
 	list_free(attached);
-	if (pushed)
-		PopActiveSnapshot();
 	return found;
 }
 
