@@ -3,8 +3,8 @@
 
     behaviours.py COMMAND ...      runs the tests with the adapter that this command starts; see adapter.py
 
-The applications with SQLAlchemy, Django and ActiveRecord do not use this list: each has these tests itself, and an
-adapter would be longer than the tests that it replaces.
+The applications with SQLAlchemy, Django and ActiveRecord do not use this list.  They have tests of their own, and an
+adapter would be longer than the tests that it could replace.
 
 The calls of an adapter, on the tables carts (id, owner unique, doc) and items (id, cart_id, sku), whose cart
 is deleted with ON DELETE CASCADE:
