@@ -24,6 +24,8 @@ typedef struct LiveQuery
 	bool		copies_snapshot;	/* a utility command that runs its query
 									 * under a copy of its snapshot */
 	TimestampTz instant;
+	bool		show_expired;	/* ttl_docs.show_expired when it started */
+	bool		row_security;	/* the setting when it started */
 	bool		foreign_key_check;	/* core checks the parent of a new child;
 									 * judged at the clock */
 	bool		needs_all_rows; /* a foreign key check with PERIOD */

@@ -359,6 +359,8 @@ ttl_docs_start_query(QueryDesc *queryDesc, int eflags, ExecutorStart_hook_type s
 		ttl_docs_recognise_foreign_key_query(&starting, queryDesc);
 	/* reads the clock, so call it as soon after the snapshot as possible */
 	choose_instant(&starting);
+	starting.show_expired = ttl_docs_show_expired;
+	starting.row_security = row_security;
 	ttl_docs_prepare_plan(queryDesc);
 	starting.stmt = queryDesc->plannedstmt;
 	if (starting.stmt->commandType == CMD_INSERT &&

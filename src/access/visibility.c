@@ -16,6 +16,9 @@
  * a change of settings between two scans of a query, the second scan could
  * use other settings than the first one.
  *
+ * ttl_docs.show_expired and row_security count as they were when the query
+ * started: a function that the query calls can change them between two scans.
+ *
  * These see expired documents that are still on disk:
  *
  * - a superuser with ttl_docs.show_expired, in SELECT, COPY TO and INSERT ...
@@ -231,10 +234,10 @@ sees_expired(const LiveQuery *query, Oid collection, bool is_parent)
 		return true;
 	if ((command == CMD_SELECT || command == CMD_INSERT) && ttl_docs_is_filling(collection))
 		return true;
-	if (ttl_docs_show_expired && (command == CMD_SELECT || command == CMD_INSERT))
+	if (query->show_expired && (command == CMD_SELECT || command == CMD_INSERT))
 		return true;
 	return command == CMD_SELECT && query->stmt->rowMarks == NIL &&
-		ttl_docs_acts_for_backup(collection);
+		!query->row_security && ttl_docs_may_act_for_backup(collection);
 }
 
 /*

@@ -38,6 +38,25 @@ RESET ttl_docs.clock_offset;
 -- branches of UNION ALL run one after the other.
 SELECT 'travelled' AS id, travel(2) UNION ALL SELECT id, 0 FROM instant_docs;
 SELECT count(*) AS next_statement FROM instant_docs;
+-- So do the settings that show expired documents, also in a cursor.
+SELECT (SELECT count(*) FROM instant_docs) AS before, set_config('ttl_docs.show_expired', 'on', false) AS show_expired,
+       (SELECT count(*) FROM instant_docs) AS after;
+SELECT count(*) AS next_statement FROM instant_docs;
+SELECT (SELECT count(*) FROM instant_docs) AS before, set_config('ttl_docs.show_expired', 'off', false) AS show_expired,
+       (SELECT count(*) FROM instant_docs) AS after;
+SELECT (SELECT count(*) FROM instant_docs) AS before, set_config('row_security', 'off', false) AS row_security,
+       (SELECT count(*) FROM instant_docs) AS after;
+SELECT count(*) AS next_statement FROM instant_docs;
+SELECT (SELECT count(*) FROM instant_docs) AS before, set_config('row_security', 'on', false) AS row_security,
+       (SELECT count(*) FROM instant_docs) AS after;
+BEGIN;
+DECLARE opened_before CURSOR FOR SELECT id FROM instant_docs;
+SET LOCAL ttl_docs.show_expired = on;
+DECLARE opened_after CURSOR FOR SELECT id FROM instant_docs;
+SET LOCAL ttl_docs.show_expired = off;
+FETCH opened_before;
+FETCH opened_after;
+COMMIT;
 RESET ttl_docs.clock_offset;
 -- Sub-queries that run late, and more than once, use the same instant.
 SELECT hours, travel(hours), (SELECT count(*) FROM instant_docs WHERE hours >= 0) AS seen
