@@ -164,6 +164,9 @@ review_dropped_extension(void)
  * trigger is created here.  A restore creates plain tables, but somebody may
  * have distributed the table before its label is restored.  pg_upgrade brings
  * the catalogs of Citus later.
+ *
+ * Somebody may have created the trigger before the label.  Then review_trigger() has
+ * not set ENABLE ALWAYS.
  */
 static void
 review_restored(Oid relid)
@@ -177,7 +180,8 @@ review_restored(Oid relid)
 		settings.origin_relation == relid)
 		settings.origin_relation = InvalidOid;
 	is_citus = IsBinaryUpgrade ? settings.citus : ttl_docs_is_shell(relid);
-	if (is_citus || settings.citus)
+	if (is_citus || settings.citus ||
+		(ttl_docs_has_trigger(relid) && !ttl_docs_trigger_always_fires(relid)))
 		ttl_docs_create_trigger(relid, is_citus);
 	if (is_citus != settings.citus)
 		ttl_docs_set_column_defaults(relid, is_citus);
