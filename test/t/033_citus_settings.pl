@@ -321,7 +321,7 @@ SKIP:
 	skip 'citus_columnar is not installed', 3 unless has_extension($coordinator, 'citus_columnar');
 	$cluster->sql(
 		q{
-		CREATE EXTENSION citus_columnar;
+		CREATE EXTENSION IF NOT EXISTS citus_columnar;
 		CREATE TABLE columns (id text, doc jsonb) USING columnar;
 	});
 	my $columnar = qr/ERROR:  table "\w+" cannot be part of a collection because its access method is "columnar".*HINT:/s;
