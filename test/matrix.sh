@@ -52,7 +52,7 @@ names_of_sql_tests() {
 
 # Prints the major version that "make test" chose in a root: the newest one.
 tested_major() {
-	printf '%s\n' "$ROOTS/$1$DEBIAN_POSTGRES"/*/bin/postgres |
+	printf '%s\n' "$ROOTS/$(name_of "$1")$DEBIAN_POSTGRES"/*/bin/postgres |
 		sed -n 's,.*/\([0-9]*\)/bin/postgres$,\1,p' | sort -n | tail -n 1
 }
 
