@@ -31,7 +31,7 @@
  *
  * We register the snapshot, so that no later snapshot can have its address, and
  * hold it until nobody else uses it.  Nobody tells us when.  So we look when
- * queries and commands start and end.  A snapshot holds back VACUUM as long as it
+ * queries and commands start and end, and before we hold another one.  A snapshot holds back VACUUM as long as it
  * is registered, so we hold none that cannot be used again.
  *
  * A query that rules can follow is different.  Core changes the command number of
@@ -114,6 +114,8 @@ ttl_docs_hold_instant(Snapshot snapshot, TimestampTz instant)
 	/* a static snapshot would be copied, and have another address */
 	if (is_committing || !snapshot->copied || ttl_docs_find_held_instant(snapshot, &before))
 		return;
+	/* a loop of expressions can run no query, and holds a snapshot in each turn */
+	ttl_docs_release_held_instants();
 	item = MemoryContextAlloc(TopTransactionContext, sizeof(HeldInstant));
 	item->snapshot = RegisterSnapshotOnOwner(snapshot, TopTransactionResourceOwner);
 	item->instant = instant;
