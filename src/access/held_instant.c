@@ -19,26 +19,31 @@
  * document.  So all queries under a snapshot have one instant.  It is the time at
  * which we first saw the snapshot:
  *
- * - when a function that is not VOLATILE was called;
+ * - when a STABLE function was called;
  * - when the first query started.
  *
  * We see a function call through core's hook for functions (hooks.c), but only if
- * needs_fmgr_hook has asked for it when the function was looked up.  So we do not ask
- * for
+ * needs_fmgr_hook has asked for it when the function was looked up.  So we do not
+ * ask for
  * - functions that a plan calls, because the query has an instant already;
  * - functions in SQL, because core would not inline them any more;
- * - functions in C, because they are frequent.  Our own ones call us.
+ * - functions in C, because they are frequent.  Our own ones call us;
+ * - VOLATILE functions, because each of their statements has its own snapshot.
+ *	 If one waits in an expression, the functions after it see a late instant
+ *	 (docs/limits.md).
  *
  * We register the snapshot, so that no later snapshot can have its address, and
  * hold it until nobody else uses it.  Nobody tells us when.  So we look when
- * queries and commands start and end, and before we hold another one.  A snapshot holds back VACUUM as long as it
- * is registered, so we hold none that cannot be used again.
+ * queries and commands start and end, and before we hold another one.  A snapshot
+ * holds back VACUUM as long as it is registered, so we hold none that cannot be
+ * used again.
  *
  * A query that rules can follow is different.  Core changes the command number of
- * the snapshot before it runs the next action, and asserts that nobody has registered
- * the snapshot.  So we remember its address, and mark it in a member that core uses
- * only for dirty snapshots.  A later snapshot at this address does not have the mark.
- * One snapshot is enough: until the next action starts, no other query runs.
+ * the snapshot before it runs the next action, and asserts that nobody has
+ * registered the snapshot.  So we remember its address, and mark it in a member
+ * that core uses only for dirty snapshots.  A later snapshot at this address does
+ * not have the mark.  One snapshot is enough: until the next action starts, no
+ * other query runs.
  *
  * On ERROR, the resource owner of the transaction forgets the registrations.  A
  * subtransaction that is rolled back leaves them as they are.
