@@ -156,8 +156,9 @@ compare_hashes(const void *a, const void *b)
 
 /*
  * Calls visit() for all rows of the table that are expired now, or that may
- * expire before *until.  visit() finds the row in the slot.  Returns false if there are more
- * than "limit" of them, or if the purge index does not lead to all of them.
+ * expire before *until.  visit() finds the row in the slot.  Returns false if
+ * there are more than "limit" of them, or if the purge index does not lead to all
+ * of them.
  */
 bool
 ttl_docs_visit_expired_rows(Relation rel, const Collection *collection, TimestampTz clock,
