@@ -34,10 +34,10 @@
  * the notes are freed, the previous running query is restored, and workers
  * may enter the database again.  The rollback undoes all other effects.
  *
- * We call access/instant.c when a query is planned, starts, runs and finishes, and when
- * core's hook for functions reports a call.  On ERROR,
- * PG_FINALLY in instant.c restores the previous running query, and a memory
- * context callback removes the query from the list of live queries.
+ * We call access/instant.c when a query is planned, starts, runs and finishes,
+ * and when core's hook for functions reports a call.  On ERROR, PG_FINALLY in
+ * instant.c restores the previous running query, and a memory context callback
+ * removes the query from the list of live queries.
  *
  * At the end of a transaction, also after ERROR, the parts are called from
  * top to bottom:

@@ -58,8 +58,10 @@ extern bool ttl_docs_is_planning_or_starting(void);
 /* held_instant.c */
 extern bool ttl_docs_find_held_instant(Snapshot snapshot, TimestampTz *instant);
 extern void ttl_docs_hold_instant(Snapshot snapshot, TimestampTz instant);
+extern void ttl_docs_pass_on_instant(Snapshot snapshot, TimestampTz instant);
 extern void ttl_docs_release_held_instants(void);
 extern void ttl_docs_forget_held_instants(void);
+extern bool ttl_docs_rules_may_follow(const PlannedStmt *stmt);
 extern bool ttl_docs_may_share_snapshot(const QueryDesc *queryDesc, bool is_nested);
 
 /*

@@ -450,9 +450,13 @@ ttl_docs_finish_query(QueryDesc *queryDesc, ExecutorFinish_hook_type finish)
 static void
 hold_instant_after(LiveQuery *query, QueryDesc *queryDesc)
 {
-	if (!IsolationUsesXactSnapshot() && !query->foreign_key_check &&
-		ttl_docs_may_share_snapshot(queryDesc, ttl_docs_running_query != NULL ||
-									innermost_command != NULL))
+	if (IsolationUsesXactSnapshot() || query->foreign_key_check ||
+		!ttl_docs_may_share_snapshot(queryDesc, ttl_docs_running_query != NULL ||
+									 innermost_command != NULL))
+		return;
+	if (ttl_docs_rules_may_follow(query->stmt))
+		ttl_docs_pass_on_instant(queryDesc->snapshot, query->instant);
+	else
 		ttl_docs_hold_instant(queryDesc->snapshot, query->instant);
 }
 

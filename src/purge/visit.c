@@ -10,8 +10,8 @@
  *
  * Tables take turns, one step each.  The tables that were visited longest ago come
  * first.  A table that has to wait for purge_max_rate loses its turn to one that does
- * not: searches and truncations delete no rows.  A worker takes a table until the pass or the visit ends, so that no two
- * workers purge the same table.
+ * not: searches and truncations delete no rows.  A worker takes a table until the pass
+ * or the visit ends, so that no two workers purge the same table.
  *
  * The worker knows the tables from shared memory.  It lists them from the catalog
  * only after collections were created or changed.  Tables that have no entry in

@@ -4,11 +4,11 @@
  *		The keys that expired documents hold, for a batch of rows.
  *
  * To find out whether an expired document holds the key of a row, keys.c
- * descends the index of each key.  That takes as long as inserting the row into this
- * index.  But usually few documents are expired, because the purge has removed
- * the others.  So COPY FROM reads them once for each batch of rows, through the
- * purge index, and keeps hashes of their keys in memory.  Then keys.c
- * searches an index only for rows whose hash is among them.
+ * descends the index of each key.  That takes as long as inserting the row into
+ * this index.  But usually few documents are expired, because the purge has
+ * removed the others.  So COPY FROM reads them once for each batch of rows,
+ * through the purge index, and keeps hashes of their keys in memory.  Then
+ * keys.c searches an index only for rows whose hash is among them.
  *
  * No key of an expired document may be missing in these sets:
  * - We read all slots that can contain a document which is expired now or half a
@@ -16,8 +16,8 @@
  *   time, the sets are no longer used.
  * - We read with a dirty snapshot, as keys.c does.  So we also find the documents
  *   of transactions that are under way.
- * - A transaction that has stamped a document may not have inserted it into the purge index
- *   yet, for example because it waits at another key.  Its claim
+ * - A transaction that has stamped a document may not have inserted it into the
+ *   purge index yet, for example because it waits at another key.  Its claim
  *   (purge/earliest.c) says when such a document expires.  If it expires within
  *   this time, we do not use sets.  A document that another transaction stamps
  *   later expires later, because no ttl is below a second.
@@ -25,9 +25,13 @@
  *   operator of the constraint.  A constraint whose operator has none, such
  *   as &&, gets no set.
  *
+ * Replication and restores keep old stamps.  If they insert an expired document
+ * after we have read the sets, a row of the batch with its key fails.  It would
+ * fail without sets, too, if the document came after the search for the key.
+ *
  * There are no sets if they would cost more than they save, because many
- * documents are expired or the purge index is BRIN; or if rows
- * may have wrong slots (collection/expired_rows.c).
+ * documents are expired or the purge index is BRIN; or if rows may have wrong
+ * slots (collection/expired_rows.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -152,8 +156,9 @@ compare_hashes(const void *a, const void *b)
 
 /*
  * Calls visit() for all rows of the table that are expired now, or that may
- * expire before *until.  visit() finds the row in the slot.  Returns false if there are more
- * than "limit" of them, or if the purge index does not lead to all of them.
+ * expire before *until.  visit() finds the row in the slot.  Returns false if
+ * there are more than "limit" of them, or if the purge index does not lead to all
+ * of them.
  */
 bool
 ttl_docs_visit_expired_rows(Relation rel, const Collection *collection, TimestampTz clock,

@@ -11,6 +11,8 @@
  * rival.custom_scan	"over": puts a custom scan above the ordinary one, like
  *						TimescaleDB's SkipScan.  "alone": uses a custom scan that
  *						would read the table itself.
+ * rival.check_snapshots	on: an error if the snapshot of an INSERT, UPDATE or DELETE is still
+ *						registered after it.  Core asserts the opposite before it runs a rule.
  * rival.refuse_truncate	on: an object access hook refuses to truncate tables, as a
  *						security policy can.
  *
@@ -27,6 +29,7 @@
 #include "optimizer/planner.h"
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
+#include "utils/snapshot.h"
 
 #include "../../src/compat.h"
 
@@ -50,15 +53,18 @@ static const struct config_enum_entry custom_kinds[] = {
 
 static bool plans_alone = false;
 static bool wants_index_only = false;
+static bool checks_snapshots = false;
 static bool refuses_truncate = false;
 static int	custom_kind = CUSTOM_OFF;
 static planner_hook_type next_planner_hook = NULL;
 static set_rel_pathlist_hook_type next_set_rel_pathlist_hook = NULL;
+static ExecutorEnd_hook_type next_ExecutorEnd_hook = NULL;
 static object_access_hook_type next_object_access_hook = NULL;
 
 static PlannedStmt *plan_alone(COMPAT_PLANNER_PARAMS);
 static void change_paths(PlannerInfo *root, RelOptInfo *rel, Index rti,
 						 RangeTblEntry *rte);
+static void end_query(QueryDesc *queryDesc);
 static void refuse_truncate(ObjectAccessType access, Oid classId, Oid objectId,
 							int subId, void *arg);
 static Path *path_by_itself(RelOptInfo *rel);
@@ -98,6 +104,9 @@ _PG_init(void)
 	DefineCustomEnumVariable("rival.custom_scan", "Adds custom scans.", NULL,
 							 &custom_kind, CUSTOM_OFF, custom_kinds, PGC_USERSET, 0,
 							 NULL, NULL, NULL);
+	DefineCustomBoolVariable("rival.check_snapshots", "Checks the snapshots of queries.",
+							 NULL, &checks_snapshots, false, PGC_USERSET, 0, NULL, NULL,
+							 NULL);
 	DefineCustomBoolVariable("rival.refuse_truncate", "Refuses to truncate tables.", NULL,
 							 &refuses_truncate, false, PGC_SIGHUP, 0, NULL, NULL,
 							 NULL);
@@ -105,6 +114,8 @@ _PG_init(void)
 	planner_hook = plan_alone;
 	next_set_rel_pathlist_hook = set_rel_pathlist_hook;
 	set_rel_pathlist_hook = change_paths;
+	next_ExecutorEnd_hook = ExecutorEnd_hook;
+	ExecutorEnd_hook = end_query;
 	next_object_access_hook = object_access_hook;
 	object_access_hook = refuse_truncate;
 	RegisterCustomScanMethods(&scan_methods);
@@ -116,6 +127,20 @@ plan_alone(COMPAT_PLANNER_PARAMS)
 	if (next_planner_hook && !plans_alone)
 		return next_planner_hook(COMPAT_PLANNER_ARGS);
 	return standard_planner(COMPAT_PLANNER_ARGS);
+}
+
+static void
+end_query(QueryDesc *queryDesc)
+{
+	if (next_ExecutorEnd_hook)
+		next_ExecutorEnd_hook(queryDesc);
+	else
+		standard_ExecutorEnd(queryDesc);
+	/* the query itself registers its snapshot once until it is freed */
+	if (checks_snapshots && queryDesc->operation != CMD_SELECT &&
+		queryDesc->snapshot->regd_count != 1)
+		elog(ERROR, "the snapshot of a query is registered %u times",
+			 queryDesc->snapshot->regd_count);
 }
 
 static void

@@ -306,6 +306,19 @@ BEGIN
 	PERFORM travel(0);
 END $$;
 DROP FUNCTION wait_and_look, look_and_look, look_and_look_sql;
+-- A loop of such expressions keeps no snapshots, even if it runs no query.
+CREATE FUNCTION add_one(n int) RETURNS int STABLE LANGUAGE plpgsql AS $$ BEGIN RETURN n + 1; END $$;
+DO $$
+DECLARE n int := 0; instant timestamptz; bytes bigint;
+BEGIN
+	WHILE n < 10000 LOOP
+		n := add_one(n);
+		instant := ttl_docs.now();
+	END LOOP;
+	SELECT total_bytes INTO STRICT bytes FROM pg_backend_memory_contexts WHERE name = 'TopTransactionContext';
+	RAISE NOTICE 'memory stays small: %', bytes < 200000;
+END $$;
+DROP FUNCTION add_one;
 
 -- A failed query leaves no instant behind that a later query could use.
 CREATE FUNCTION fail_stable() RETURNS bigint STABLE LANGUAGE plpgsql AS

@@ -135,6 +135,31 @@ for my $planner ('off', 'on')
 	like($error, qr/cannot filter expired documents of "c"/, 'the error gives the reason');
 }
 
+# Core asserts that the snapshot of a query is not registered any more when it runs the rules of the query.
+# The function in the query runs a query under the same snapshot.
+$node->safe_psql(
+	'postgres', q{
+	CREATE TABLE ruled (n bigint);
+	CREATE TABLE seen (n bigint);
+	CREATE FUNCTION how_many_slowly() RETURNS bigint STABLE LANGUAGE plpgsql AS
+		$$ DECLARE n bigint; BEGIN n := how_many(); RETURN n + (SELECT 0); END $$;
+	CREATE RULE look AS ON INSERT TO ruled DO ALSO
+		(INSERT INTO seen VALUES (how_many_slowly()); SELECT how_many_slowly(); DELETE FROM seen WHERE n < how_many_slowly());
+	CREATE FUNCTION insert_in_sql() RETURNS void LANGUAGE sql AS 'INSERT INTO ruled VALUES (how_many_slowly()); INSERT INTO ruled VALUES (0)'});
+is( $node->safe_psql(
+		'postgres', q{
+		LOAD 'rival';
+		SET rival.check_snapshots = on;
+		INSERT INTO ruled VALUES (how_many_slowly());
+		PREPARE i AS INSERT INTO ruled VALUES (how_many_slowly());
+		EXECUTE i;
+		DO $$ BEGIN FOR i IN 1 .. 3 LOOP INSERT INTO ruled VALUES (how_many_slowly()); END LOOP; END $$;
+		SELECT insert_in_sql();
+		BEGIN;
+		INSERT INTO ruled VALUES (how_many_slowly());
+		COMMIT;
+		SELECT count(*), min(n), max(n) FROM seen}) =~ /(\S+)\z/ ? $1 : '', '8|3|3', 'no snapshot is registered when rules follow');
+
 # If the other library is loaded before ours, our hooks run first.
 $node->append_conf('postgresql.conf', q{shared_preload_libraries = 'rival, ttl_docs'});
 $node->restart;
