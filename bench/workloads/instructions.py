@@ -13,7 +13,7 @@ import re
 import subprocess
 import time
 
-from measure import Line, at_least, at_most
+from measure import Line, at_most
 from tables import DEFAULT_TTL, LONG_AGO, add_docs, document_text, rows
 
 ROWS = 20000
@@ -144,11 +144,11 @@ def of_copy(server):
     server.sql('CREATE TABLE copied_plain (id text PRIMARY KEY, doc jsonb NOT NULL)')
     docs, expired, lazy, plain = (per_copied_row(server, table) for table in
                                   ('copied', 'copied_expired', 'copied_lazy', 'copied_plain'))
-    what = 'COPY, rows for the same number of instructions, '
+    # 1.33 times the instructions are 0.75 of the rows
     return [
-        Line(what + 'nothing expired', PLAIN, '', [1 / docs], [1 / plain]),
-        Line(what + 'while documents are expired', PLAIN, '', [1 / expired], [1 / plain], at_least(0.75)),
-        Line(what + 'while documents are expired, lazy', PLAIN, '', [1 / lazy], [1 / plain]),
+        Line('COPY of a row, nothing expired, instructions', PLAIN, '', [docs], [plain]),
+        Line('COPY of a row while documents are expired, instructions', PLAIN, '', [expired], [plain], at_most(1.33)),
+        Line('COPY of a row while documents are expired, lazy, instructions', PLAIN, '', [lazy], [plain]),
     ]
 
 
