@@ -124,11 +124,13 @@ ttl_docs_is_filled_by_citus(Oid relid)
 {
 	int64		shard;
 
+	/* what every INSERT asks comes first, because the rest reads catalogs */
+	if (!OidIsValid(ttl_docs_copied_shard) && !is_copy())
+		return false;
 	if (!ttl_docs_in_citus_session() || ttl_docs_is_shell(relid) ||
 		ttl_docs_is_shard_in_use(relid, &shard))
 		return false;
-	return OidIsValid(ttl_docs_copied_shard) ||
-		(is_copy() && !in_distributed_transaction());
+	return OidIsValid(ttl_docs_copied_shard) || !in_distributed_transaction();
 }
 
 /* Has the client of this session sent a COPY command? */
