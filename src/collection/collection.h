@@ -199,7 +199,6 @@ ttl_docs_acts_for_backup(Oid relid)
 	return !row_security && ttl_docs_may_act_for_backup(relid);
 }
 
-
 /* settings_hold.c */
 
 /* Reasons in the settings not to purge a collection */
@@ -215,6 +214,9 @@ extern bool ttl_docs_was_restored(Oid root, const CollectionSettings *settings);
 extern const char *ttl_docs_settings_hold_name(SettingsHold hold);
 extern bool ttl_docs_in_grace(const CollectionSettings *settings);
 extern char *ttl_docs_grace_left(const CollectionSettings *settings);
+
+/* expired_rows.c */
+extern bool ttl_docs_has_right_slots(Oid relid, const Collection *collection);
 
 /* replication.c */
 extern bool ttl_docs_is_subscribed(Oid relid);

@@ -157,10 +157,20 @@ ttl_docs_begin_expired_rows(Relation rel, const Collection *collection)
 static Oid
 find_index(Relation rel, const Collection *collection)
 {
-	if (ttl_docs_was_restored(collection->root, &collection->settings) ||
-		!ttl_docs_trigger_always_fires(RelationGetRelid(rel)))
+	if (!ttl_docs_has_right_slots(RelationGetRelid(rel), collection))
 		return InvalidOid;
 	return ttl_docs_purge_index(rel, collection->settings.indexing);
+}
+
+/*
+ * Has our trigger, or adopt(), computed the slots of all rows?  A restore may have
+ * written rows before it created the trigger.
+ */
+bool
+ttl_docs_has_right_slots(Oid relid, const Collection *collection)
+{
+	return !ttl_docs_was_restored(collection->root, &collection->settings) &&
+		ttl_docs_trigger_always_fires(relid);
 }
 
 /* The last slot of a range that can contain an expired row, or NO_SLOT. */

@@ -56,7 +56,6 @@
 /* minimum size of a table with its TOAST table */
 #define MIN_PAGES	1000
 
-static bool has_right_slots(const PurgeTarget *target);
 static bool has_index_of_extension(Relation rel);
 static bool shows_all_rows(const PurgeTarget *target);
 static bool has_trigger_of_delete(Relation rel);
@@ -70,7 +69,7 @@ ttl_docs_may_truncate(const PurgeTarget *target)
 
 	return ttl_docs_is_large(rel) &&
 		rel->rd_rel->relam == HEAP_TABLE_AM_OID &&
-		has_right_slots(target) &&
+		ttl_docs_has_right_slots(RelationGetRelid(rel), &target->collection) &&
 		shows_all_rows(target) &&
 		!has_index_of_extension(rel) &&
 		!has_trigger_of_delete(rel) &&
@@ -96,17 +95,6 @@ ttl_docs_is_large(Relation rel)
 		table_close(toast_rel, AccessShareLock);
 	}
 	return pages >= MIN_PAGES;
-}
-
-/*
- * Has our trigger, or adopt(), computed the slots of all rows?  A restore may have
- * written rows before it created the trigger.
- */
-static bool
-has_right_slots(const PurgeTarget *target)
-{
-	return !ttl_docs_was_restored(target->collection.root, &target->collection.settings) &&
-		ttl_docs_trigger_always_fires(RelationGetRelid(target->rel));
 }
 
 /* Has the table an index whose access method is not one of core? */
